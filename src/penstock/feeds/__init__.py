@@ -1,0 +1,1 @@
+"""Feeds: where changes come from, one package per dialect."""

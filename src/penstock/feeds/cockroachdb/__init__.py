@@ -1,0 +1,1 @@
+"""CockroachDB changefeeds in cloud storage."""
