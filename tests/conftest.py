@@ -50,6 +50,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def conformance() -> Path:
-    """The folder of cases from the real engines. It stands beside the project, in CI too: missing is a failure, not a skip."""
+    """The cases from the real engines. They stand beside the project, in CI too: missing is a failure, not a skip."""
     assert CONFORMANCE.is_dir(), f"{CONFORMANCE} is missing: the conformance cases stand beside the project"
     return CONFORMANCE

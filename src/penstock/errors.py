@@ -1,6 +1,7 @@
 """What can go wrong, as one tree of exceptions with stable codes.
 
-Every message says what, where, why it matters and what to do. The tree is in a module of its own, so that anything may import it.
+Every message says what, where, why it matters and what to do.
+The tree is in a module of its own, so that anything may import it.
 """
 
 from __future__ import annotations
@@ -85,10 +86,10 @@ class ConfigError(PenstockError):
     exit_code = 2
 
 
-class EnvironmentProblem(PenstockError):
+class SetupError(PenstockError):
     """The machine lacks something Penstock stands on (Java, Spark, Delta's jars)."""
 
-    code = "ENVIRONMENT"
+    code = "SETUP"
 
 
 class ParseError(PenstockError, ValueError):

@@ -39,7 +39,8 @@ class Hlc:
         """Parse `wall.logical` as rows carry it; a missing logical part is 0, a trailing `?` (synthetic) is dropped."""
         match = _HLC_TEXT.fullmatch(text) if text.isascii() else None
         if match is None:
-            raise PositionError(f"{text!r} is not an HLC", hint="Expected wall.logical, as in 1770067697320026017.0000000002.")
+            hint = "Expected wall.logical, as in 1770067697320026017.0000000002."
+            raise PositionError(f"{text!r} is not an HLC.", hint=hint)
         return cls(int(match["wall"]), int(match["logical"] or 0))
 
     @classmethod

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import EnvironmentProblem
+from penstock.errors import SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,13 +61,13 @@ def session(
         jvm_log: Where the JVM's own talk goes (Ivy's and log4j's); None leaves it on stderr.
 
     Raises:
-        EnvironmentProblem: Java 17 or 21, or pyspark, is not there, or the JVM did not start.
+        SetupError: Java 17 or 21, or pyspark, is not there, or the JVM did not start.
     """
     try:
         from pyspark.errors import PySparkException  # noqa: PLC0415 - importing penstock must not import pyspark
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ImportError as error:
-        raise EnvironmentProblem("pyspark is not installed.", hint="Install penstock[spark].") from error
+        raise SetupError("pyspark is not installed.", hint="Install penstock[spark].") from error
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -79,7 +79,7 @@ def session(
         try:
             spark = builder.getOrCreate()
         except PySparkException as error:
-            raise EnvironmentProblem(
+            raise SetupError(
                 f"Spark did not start: {error}",
                 hint=f"The JVM's own words are in {jvm_log}." if jvm_log else None,
             ) from error
@@ -100,11 +100,12 @@ def check_java() -> str:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     hint = "Install Java 17 (Debian: apt-get install openjdk-17-jre-headless), or point JAVA_HOME at it."
     if java is None or not Path(java).exists():
-        raise EnvironmentProblem("Spark needs Java 17 or 21, and none was found.", hint=hint)
+        raise SetupError("Spark needs Java 17 or 21, and none was found.", hint=hint)
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)[^"]*"', said)
     if version is None or int(version[1]) not in _JAVA:
-        raise EnvironmentProblem(f"Spark needs Java 17 or 21; {java} is {version[1] if version else 'something else'}.", hint=hint)
+        found = version[1] if version else "something else"
+        raise SetupError(f"Spark needs Java 17 or 21; {java} is {found}.", hint=hint)
     return version[0].removeprefix("version ").strip('"')
 
 
