@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.errors import LedgerError, LoadTakenError
+from penstock.failpoint import reach
 from penstock.load import FeedFile, FeedState, Load, TableCut
 from penstock.position import Hlc
 
@@ -131,6 +132,7 @@ class Ledger:
             for file in load.files
         ]
         self._append("files", files, f"{feed}/{load.run}", 1)
+        reach("files-written")
         tables = [
             {"table": t, "start": _text(at), "position": str(load.end), "target": targets[t]}
             for t, at in load.starts.items()
