@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from uuid import UUID
 
-from penstock.position import Hlc
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.position import Hlc
 
 Layout = Literal["daily", "hourly", "flat"]
 
@@ -37,7 +40,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file; `lower` is the inclusive lower bound of its rows' positions, and all that its name says of them."""
+    """One data file; `lower` is the inclusive lower bound of its rows, and all that its name says of them."""
 
     lower: Hlc
     session: str
@@ -115,7 +118,7 @@ class Sink:
         Raises:
             ValueError: An event is older than the lower bound; CockroachDB never writes such a file.
         """
-        files = []
+        files: list[DataFile] = []
         for topic, group in groupby(sorted(events, key=lambda event: event.table), key=lambda event: event.table):
             rows = tuple(group)
             if (oldest := min(event.at for event in rows)) < self.lower:
@@ -141,19 +144,22 @@ def to_json(value: object) -> str:
     A `Decimal` is a number (NaN and the infinities are strings), a `datetime` without a zone is a TIMESTAMP, with one
     a TIMESTAMPTZ in UTC, `bytes` are BYTES.
     """
-    if isinstance(value, Decimal):
-        return str(value) if value.is_finite() else f'"{value}"'
-    if isinstance(value, datetime):
-        return json.dumps(_timestamp(value))
-    if isinstance(value, UUID):
-        return f'"{value}"'
-    if isinstance(value, bytes):
-        return json.dumps(f"\\x{value.hex()}")
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{to_json(name)}: {to_json(value[name])}' for name in sorted(value))}}}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(to_json, value))}]"
-    return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Decimal) and value.is_finite():
+        return str(value)
+    return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    """Return the text that JSON has in place of a value it has no form for; any other value as it is."""
+    if isinstance(value, datetime):
+        return _timestamp(value)
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    return str(value) if isinstance(value, Decimal | UUID) else value
 
 
 def _timestamp(value: datetime) -> str:
