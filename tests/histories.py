@@ -12,7 +12,7 @@ enough that one Spark load checks a hundred keys, each with a life of its own).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from penstock.demo.changefeed import DataFile, Event, Layout, Resolved, Sink
 from penstock.position import Hlc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 Place = tuple[str, tuple[object, ...]]
 Version = tuple[str, tuple[object, ...], Hlc]
@@ -126,6 +126,32 @@ def histories(size: Size = Size()) -> st.SearchStrategy[History]:
 def packed_histories(size: Size = PACKED) -> st.SearchStrategy[History]:
     """Large histories from one seed: the seed does not shrink, but one load carries a hundred lives."""
     return st.integers(0, 2**32 - 1).map(lambda seed: build(Random(seed), size))
+
+
+def check_rules(events: Iterable[Event], log: Iterable[DataFile | Resolved], *, recreated: bool = False) -> None:
+    """Assert that a changefeed's files, in the order they were written, keep CockroachDB's rules."""
+    seen: set[Version] = set()
+    newest: dict[Place, Hlc] = {}
+    paths: set[str] = set()
+    resolved: Hlc | None = None
+    happened = {_version(event) for event in events}
+    for entry in log:
+        assert entry.path not in paths, "a file is written once"
+        paths.add(entry.path)
+        if isinstance(entry, Resolved):
+            resolved = entry.at if resolved is None else max(resolved, entry.at)
+            assert {version for version in happened if version[2] <= resolved} <= seen, "RESOLVED is complete"
+            continue
+        assert entry.events, "no file is empty"
+        assert all(event.at >= entry.lower for event in entry.events), "a name is a lower bound"
+        new = [event for event in entry.events if _version(event) not in seen]
+        assert all(_place(event) not in newest or event.at > newest[_place(event)] for event in new), "per key in order"
+        if new and resolved is not None:
+            assert all(event.at > resolved for event in new), "only repeats come late"
+            assert recreated or entry.lower > resolved, "new rows are in files named above RESOLVED"
+        seen |= {_version(event) for event in new}
+        newest |= {_place(event): max(other.at for other in new if _place(other) == _place(event)) for event in new}
+    assert seen <= happened
 
 
 class _Database:
@@ -270,7 +296,7 @@ class _Feed:
 
     def _flush(self, sink: Sink, *, lagging: bool, noted: bool) -> None:
         waiting = self._waiting(sink)
-        late = {key: self.random.choice(waiting).at for key in {_place(event) for event in waiting}} if lagging else {}
+        late = {key: self.random.choice(waiting).at for key in dict.fromkeys(map(_place, waiting))} if lagging else {}
         late = {key: at for key, at in late.items() if _one_in(self.random, 3)}
         ready = [event for event in waiting if _place(event) not in late or event.at < late[_place(event)]]
         self.written |= {_version(event) for event in ready}
@@ -286,10 +312,8 @@ class _Feed:
         )
 
     def _write(self, sink: Sink, events: list[Event]) -> None:
-        for file in sink.write(events, rows_per_file=self.random.choice((None, 1 + len(events) // 2))):
-            rows = list(file.events)
-            self.random.shuffle(rows)
-            self.log.append(replace(file, events=tuple(rows)))
+        files = sink.write(events, rows_per_file=self.random.choice((None, 1 + len(events) // 2)))
+        self.log += [file.shuffled(self.random) for file in files]
         self.seen += {_version(event): event for event in events if _version(event) not in self.known}.values()
         self.known |= {_version(event) for event in events}
 

@@ -1,4 +1,4 @@
-"""The bank: accounts and transfers, made from a seed. Money only moves, so the balances have one total at every moment."""
+"""The bank: accounts and transfers, made from a seed. Money only moves: the balances have one total at every moment."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class _Teller:
         return Transaction(self.now, "close", (moved, gone, self._account(HOUSE)))
 
     def _open(self) -> Transaction:
-        again = bool(self.closed) and self.random.random() < 0.7
+        again = bool(self.closed) and self.random.random() < 0.4
         number = self.closed.pop(self.random.randrange(len(self.closed))) if again else len(self.opened)
         self.opened[number] = self.now.instant
         self.balance[number] = Decimal("0.00")

@@ -1,4 +1,4 @@
-"""The bank's record as a changefeed tells it, round by round, with what goes wrong in one; and a recipe that believes it."""
+"""The bank's record as a changefeed tells it, with all that goes wrong in one, and a recipe that believes the files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tell(bank: Bank, *, seed: int, rounds: int) -> list[Round]:
     Two nodes write, each its own keys. Node 2 always runs ahead: rows above RESOLVED stand in its files, while the
     other half of their transactions comes a round later. Every second round the job starts again and repeats what came
     after the last RESOLVED. A third node was replaced at the very beginning and does not know it: from the third round
-    on it repeats, in files named far below RESOLVED, what its accounts were a while ago. All within CockroachDB's
+    on it repeats, in files named far below RESOLVED, what the accounts were a while ago. All within CockroachDB's
     rules: a row first seen after RESOLVED R is newer than R, and only repeats come late.
 
     Args:
@@ -128,8 +128,7 @@ class _Feed:
                 for event in transaction.events
                 if _owner(event) == node
             ]
-            self.random.shuffle(rows)
-            files += sink.write(rows, rows_per_file=_ROWS_PER_FILE)
+            files += [file.shuffled(self.random) for file in sink.write(rows, rows_per_file=_ROWS_PER_FILE)]
             sink.flushed(end)
             self.come[node] = max(begin, end)
         return files
@@ -140,13 +139,13 @@ class _Feed:
         self.come = [self.resolved] * _NODES
 
     def _late(self, until: Hlc) -> list[DataFile]:
-        """Let the overtaken node repeat its share of all rows up to `until`, scan included."""
+        """Let the overtaken node, which had the accounts once, repeat them up to `until`, scan included."""
         return self.overtaken.write(
             event
             for transaction in self.bank.transactions
             if transaction.at <= until
             for event in transaction.events
-            if event.table == "accounts" and _owner(event) == 0
+            if event.table == "accounts"
         )
 
     def _ahead(self, begin: Hlc, end: Hlc) -> Hlc:
