@@ -98,8 +98,8 @@ def test_the_feed_keeps_cockroachdbs_rules_and_ends_complete(rounds):
 def test_the_feed_has_every_accident_the_tour_speaks_of():
     told = tell(open_bank(1), seed=1, rounds=5)
     for one, after in pairwise(told):
-        rows = [(file, event) for file in one.files for event in file.events]
-        above = {event.at for _, event in rows if event.at > one.resolved.at}
+        rows = [event for file in one.files for event in file.events]
+        above = {event.at for event in rows if event.at > one.resolved.at}
         straddling = [
             file
             for file in one.files
@@ -107,9 +107,8 @@ def test_the_feed_has_every_accident_the_tour_speaks_of():
         ]
         assert straddling, "rows above RESOLVED in a file with rows below it"
         assert any(file.lower > one.resolved.at for file in one.files), "a file named above RESOLVED"
-        rest = {
-            event.at for file in after.files for event in file.events if event[:3] not in {row[:3] for _, row in rows}
-        }
+        known = {event[:3] for event in rows}
+        rest = {event.at for file in after.files for event in file.events if event[:3] not in known}
         assert above & rest, "a transaction in two rounds"
         late = [file for file in after.files if file.lower <= one.resolved.at]
         assert bool(late) == (after.number >= 3), "files named below the last RESOLVED"
@@ -118,7 +117,7 @@ def test_the_feed_has_every_accident_the_tour_speaks_of():
     assert len({file.session for one in told for file in one.files}) == 7
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_the_recipe_is_wrong_in_every_round_and_stays_wrong(seed):
     bank, recipe = open_bank(seed), Recipe()
     errors = []
