@@ -114,6 +114,8 @@ def test_the_feed_has_every_accident_the_tour_speaks_of():
         assert bool(late) == (after.number >= 3), "files named below the last RESOLVED"
     versions = [[event[:3] for file in one.files for event in file.events] for one in told]
     assert [len(set(rows)) < len(rows) for rows in versions] == [False, True, False, True, False], "restarts repeat"
+    assert [one.repeats > 200 for one in told] == [False, True, True, True, True]
+    assert told[0].repeats == 0
     assert len({file.session for one in told for file in one.files}) == 7
 
 
@@ -208,8 +210,9 @@ GOOD = RoundReport(
     watermark="1770076730000000000.0000000001",
     resolved="1770076730000000000.0000000001",
     rows_read=900,
+    repeats=23,
     replays=20,
-    duplicates=3,
+    collapsed=310,
     held_files=2,
     total=TOTAL,
     wrong_rows=0,
@@ -224,8 +227,9 @@ BAD = RoundReport(
     watermark="1770076731000000000.0000000000",
     resolved="1770076731000000000.0000000000",
     rows_read=1,
+    repeats=0,
     replays=0,
-    duplicates=0,
+    collapsed=0,
     held_files=0,
     total=Decimal("999999.99"),
     wrong_rows=2,
@@ -269,8 +273,9 @@ def test_a_report_as_json():
                 "killed": False,
                 "watermark": "1770076730000000000.0000000001",
                 "rows_read": 900,
+                "repeats": 23,
                 "replays": 20,
-                "duplicates": 3,
+                "collapsed": 310,
                 "held_files": 2,
                 "total": "1000000.00",
                 "exact": True,

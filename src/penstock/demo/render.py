@@ -95,7 +95,7 @@ def _table(rounds: list[RoundReport]) -> Table:
             escape(one.story),
             _time(one),
             str(one.rows_read),
-            str(one.replays + one.duplicates),
+            str(one.repeats),
             str(one.held_files),
             f"{one.total:,}",
             "[green]exact[/]" if one.exact else f"[red]{_verdict(one)}[/]",
@@ -108,7 +108,7 @@ def _table(rounds: list[RoundReport]) -> Table:
 def _line(one: RoundReport) -> str:
     return (
         f"round {one.number}: {_verdict(one)}, watermark {_time(one)}, {one.rows_read} rows read, "
-        f"{one.replays + one.duplicates} repeats, {one.held_files} files held, total {one.total:,}; "
+        f"{one.repeats} repeats, {one.held_files} files held, total {one.total:,}; "
         f"recipe's total {one.recipe_total:,}, off by {_signed(one.recipe_error)} ({one.story})"
     )
 
@@ -120,7 +120,7 @@ def _verdict(one: RoundReport) -> str:
 
 
 def _time(one: RoundReport) -> str:
-    return f"{Hlc.parse(one.watermark).instant:%H:%M:%S.%f}"[:-3]
+    return "none" if one.watermark is None else f"{Hlc.parse(one.watermark).instant:%H:%M:%S.%f}"[:-3]
 
 
 def _signed(amount: Decimal) -> str:

@@ -24,11 +24,12 @@ _ROWS_PER_FILE = 250
 class Round:
     """What one round adds to the bucket, in the order it is written: data files, then RESOLVED.
 
-    `story` says in a few words what goes wrong in it.
+    `story` says in a few words what goes wrong in it; `repeats` counts the rows that were written before.
     """
 
     number: int
     story: str
+    repeats: int
     files: tuple[DataFile, ...]
     resolved: Resolved
 
@@ -93,6 +94,7 @@ class _Feed:
         self.overtaken = self._sink(_NODES + 1, self.scan)
         self.sinks = [self._sink(node, self.scan) for node in range(1, _NODES + 1)]
         self.come = [self.scan] * _NODES
+        self.written: set[tuple[str, tuple[object, ...], Hlc]] = set()
 
     def round(self, number: int, ends: list[Hlc]) -> Round:
         end, last = ends[number - 1], number == len(ends)
@@ -114,7 +116,10 @@ class _Feed:
             stories.append("replaced node writes")
             files += self._late(ends[number - 3])
         self.resolved = end
-        return Round(number, ", ".join(stories), tuple(files), Resolved(end))
+        rows = [(event.table, event.key, event.at) for file in files for event in file.events]
+        repeats = len(rows) - len(set(rows) - self.written)
+        self.written.update(rows)
+        return Round(number, ", ".join(stories), repeats, tuple(files), Resolved(end))
 
     def _flush(self, until: list[Hlc], *, first: bool = False) -> list[DataFile]:
         """Let each node write its rows up to its `until`, and note how far it came."""

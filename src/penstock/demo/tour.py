@@ -29,36 +29,40 @@ if TYPE_CHECKING:
 
 FOLDER = Path("penstock-demo")
 _MARKER = ".penstock-demo"
-_FEED = "bank"
 _UPDATED = "__crdb__updated"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_CONFIG = f"""\
+_CONFIG = """\
 # The bank of `penstock demo`; every path is relative to this file.
 name: bank
 destination:
   path: lake
 feeds:
-  {_FEED}:
+  bank:
     kind: cockroachdb
     path: changefeed
     tables:
-      accounts: {{ddl: schemas/accounts.sql}}
-      transfers: {{ddl: schemas/transfers.sql}}
+      accounts: {ddl: schemas/accounts.sql}
+      transfers: {ddl: schemas/transfers.sql}
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """One round: what Penstock read and holds, and what the recipe holds."""
+    """One round: what Penstock read and holds, and what the recipe holds.
+
+    Of the rows read, `replays` are of before the last round's watermark; `collapsed` are repeats inside the round, and
+    rows with a newer one of the same key. `repeats` is what the feed knows itself: rows of the round it wrote before.
+    """
 
     number: int
     story: str
     killed: bool
-    watermark: str
+    watermark: str | None
     resolved: str
+    repeats: int
     rows_read: int
     replays: int
-    duplicates: int
+    collapsed: int
     held_files: int
     total: Decimal
     wrong_rows: int
@@ -83,9 +87,10 @@ class RoundReport:
             "story": self.story,
             "killed": self.killed,
             "watermark": self.watermark,
+            "repeats": self.repeats,
             "rows_read": self.rows_read,
             "replays": self.replays,
-            "duplicates": self.duplicates,
+            "collapsed": self.collapsed,
             "held_files": self.held_files,
             "total": str(self.total),
             "exact": self.exact,
@@ -228,19 +233,20 @@ class _Tour:
             self.say(f"Round {told.number}: a run in a process of its own is killed after its first table's commit.")
             run_and_kill(config)
         self.say(f"Round {told.number}: {told.story}.")
-        counts = Pipeline.from_file(config).run(self.spark).to_dict()["feeds"][_FEED]
+        feed = Pipeline.from_file(config).run(self.spark).feeds[0]
         rows = {table: self._rows(table) for table in DDL}
         self.recipe.merge(told.files)
         return RoundReport(
             number=told.number,
             story=f"{told.story}, run killed and resumed" if kill else told.story,
             killed=kill,
-            watermark=counts["watermark"],
+            watermark=feed.applied,
             resolved=str(told.resolved.at),
-            rows_read=counts["rows_read"],
-            replays=counts["replays"],
-            duplicates=counts["duplicates"],
-            held_files=counts["held_files"],
+            repeats=told.repeats,
+            rows_read=feed.total("rows_read"),
+            replays=feed.total("replays"),
+            collapsed=feed.total("collapsed"),
+            held_files=feed.held_files,
             total=sum((row["balance"] for row in rows["accounts"]), Decimal("0.00")),
             wrong_rows=wrong_rows(rows, truth),
             recipe_total=total(self.recipe.tables["accounts"]),
