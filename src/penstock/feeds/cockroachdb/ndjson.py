@@ -39,10 +39,12 @@ _JSON_NULL = r'^\{\s*"__crdb_json_null__"\s*:\s*true\s*\}$'
 def read_schema(schema: TableSchema, family: Family | None = None, *, before: bool = False) -> st.StructType:
     """Return what to read a table's files as; `decode` understands no other."""
     columns = rows.columns_of(schema, family)
-    after = st.StructField("after", _row_type(columns, absent=True), metadata=_when_absent(columns))
+    cells = [st.StructField(column.name, types.json_type(column.type)) for column in columns]
+    row = st.StructType([*cells, st.StructField(_ABSENT, _TEXT)])
+    after = st.StructField("after", row, metadata=_when_absent(columns))
     members = [after, st.StructField("op", _TEXT), st.StructField("source", _struct(ts_hlc=_TEXT))]
     if before:
-        members.append(st.StructField("before", _row_type(columns)))
+        members.append(st.StructField("before", _TEXT))
     return st.StructType(
         [
             *members,
@@ -73,14 +75,22 @@ def read(
     return lines.select("*", rows.file_path().alias("_file"))
 
 
-def decode(lines: DataFrame, schema: TableSchema, *, family: Family | None = None, before: bool = False) -> DataFrame:
+def decode(
+    lines: DataFrame,
+    schema: TableSchema,
+    *,
+    family: Family | None = None,
+    before: bool = False,
+    snapshot: bool = False,
+) -> DataFrame:
     """Turn what `read` gave into rows of the changes contract; lazy, one row per row.
 
     Args:
         lines: From `read`, with the same `family` and `before`.
         schema: The table.
         family: The family whose files these are; the output then has the key's and the family's columns only.
-        before: Add `_before`, the row before the change (NULL if there was none): a struct of the same columns.
+        before: Add `_before`, the JSON text of the row before the change; NULL if there was none. Needs `diff`.
+        snapshot: The files are an export (initial_scan='only'): rows without `updated` are good, at no position.
 
     Returns:
         The table's columns, then `__crdb__updated`, `_cdc_operation`, `_change_type`, `_commit_version` (HLC text of
@@ -113,10 +123,18 @@ def decode(lines: DataFrame, schema: TableSchema, *, family: Family | None = Non
         _code(schema, columns, enriched).alias("_code"),
         sf.coalesce(_LINE, sf.to_json(sf.struct("_key", "_updated", "_after"))).alias(_LINE),
         "_file",
-        *([_before(columns).alias("_before")] if before else []),
+        *(["_before"] if before else []),
     )
     carried = ["_before"] if before else []
-    return rows.finish(raw, schema, columns, convert=types.from_json, always_fits=types.always_fits, carried=carried)
+    return rows.finish(
+        raw,
+        schema,
+        columns,
+        convert=types.from_json,
+        always_fits=types.always_fits,
+        carried=carried,
+        snapshot=snapshot,
+    )
 
 
 def strays(lines: DataFrame) -> DataFrame:
@@ -147,10 +165,14 @@ def _again(*path: str) -> SparkColumn:
     return value
 
 
+def _again_after(column: Column) -> SparkColumn:
+    return sf.coalesce(_again("after", column.name), _again("payload", "after", column.name))
+
+
 def _cell(schema: TableSchema, column: Column, enriched: SparkColumn) -> SparkColumn:
     """Take a cell's text: key columns from the key, which deletes have too, all others from `after`."""
     if column.name not in schema.primary_key:
-        return _value(column, "after")
+        return _value(column)
     at = schema.primary_key.index(column.name)
     key = sf.col("_key")
     in_array = sf.get(key, sf.lit(at))
@@ -160,19 +182,14 @@ def _cell(schema: TableSchema, column: Column, enriched: SparkColumn) -> SparkCo
     return sf.when(enriched, in_object).otherwise(in_array)
 
 
-def _value(column: Column, row: str) -> SparkColumn:
-    """Take a value from `after` or `before`; a JSONB value as JSON text."""
-    text = sf.col(f"_{row}").getField(column.name)
+def _value(column: Column) -> SparkColumn:
+    """Take a value from `after`; a JSONB value as JSON text, its strings quoted again."""
+    text = sf.col("_after").getField(column.name)
     if column.type.name != "JSONB":
         return text
-    variant = sf.coalesce(_again(row, column.name), _again("payload", row, column.name))
+    variant = _again_after(column)
     string = sf.schema_of_variant(variant) == "STRING"
     return sf.when(string, sf.to_json(variant)).when(text.rlike(_JSON_NULL), "null").otherwise(text)
-
-
-def _before(columns: Sequence[Column]) -> SparkColumn:
-    values = [types.from_json(column.type, _value(column, "before")).alias(column.name) for column in columns]
-    return sf.when(sf.col("_before").isNotNull(), sf.struct(*values))
 
 
 def _code(schema: TableSchema, columns: Sequence[Column], enriched: SparkColumn) -> SparkColumn:
@@ -194,7 +211,7 @@ def _code(schema: TableSchema, columns: Sequence[Column], enriched: SparkColumn)
     for column in columns:
         if column.type.array or column.type.name == "JSONB":
             read = after.getField(column.name)
-            kept = sf.coalesce(_again("after", column.name), _again("payload", "after", column.name))
+            kept = _again_after(column)
             lost = read.isNull() & kept.isNotNull() if column.type.array else read.isNotNull() & kept.isNull()
             code = code.when(line.isNotNull() & lost, "ROW_VALUE")
     return code
@@ -202,11 +219,6 @@ def _code(schema: TableSchema, columns: Sequence[Column], enriched: SparkColumn)
 
 def _documents(columns: Sequence[Column]) -> bool:
     return any(column.type.name == "JSONB" for column in columns)
-
-
-def _row_type(columns: Sequence[Column], *, absent: bool = False) -> st.StructType:
-    fields = [st.StructField(column.name, types.json_type(column.type)) for column in columns]
-    return st.StructType([*fields, st.StructField(_ABSENT, _TEXT)] if absent else fields)
 
 
 def _when_absent(columns: Sequence[Column]) -> dict[str, str]:
@@ -223,8 +235,7 @@ def _again_schema(schema: TableSchema, columns: Sequence[Column]) -> st.StructTy
         for column in columns
         if column.type.array or column.type.name == "JSONB"
     ]
-    row = st.StructType(fields)
-    members = _struct(key=key, after=row, before=row)
+    members = _struct(key=key, after=st.StructType(fields))
     return _struct(r=st.StructType([*members, st.StructField("updated", _TEXT), st.StructField("payload", members)]))
 
 

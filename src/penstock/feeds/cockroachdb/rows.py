@@ -90,6 +90,7 @@ def finish(
     convert: Callable[[SqlType, SparkColumn], SparkColumn],
     always_fits: Callable[[SqlType], bool],
     carried: Sequence[str] = (),
+    snapshot: bool = False,
 ) -> DataFrame:
     """Turn raw cells into typed rows of the changes contract.
 
@@ -101,6 +102,7 @@ def finish(
         convert: From type and raw cell to the typed value; NULL if it does not fit.
         always_fits: Whether a type's values need no check.
         carried: Further columns of `rows` to keep, at the end.
+        snapshot: Rows need no `_updated`.
     """
     checked = [i for i, column in enumerate(columns) if not always_fits(column.type)]
     keys = [i for i, column in enumerate(columns) if column.name in schema.primary_key]
@@ -116,9 +118,9 @@ def finish(
     )
     good = sf.col("_code").isNull()
     position = sf.lpad(sf.rtrim(sf.col("_updated"), sf.lit("?")), Hlc.WIDTH, "0")
-    judged = typed.withColumn("_code", sf.coalesce(sf.col("_code"), _hlc_fault(), _key_fault(keys))).withColumn(
-        "_position", sf.when(good, position)
-    )
+    judged = typed.withColumn(
+        "_code", sf.coalesce(sf.col("_code"), _hlc_fault(snapshot=snapshot), _key_fault(keys))
+    ).withColumn("_position", sf.when(good, position))
     return judged.select(
         *(sf.when(good, sf.col(_typed(i))).alias(column.name) for i, column in enumerate(columns)),
         sf.when(good, sf.col("_updated")).alias("__crdb__updated"),
@@ -149,12 +151,13 @@ def _lost(at: int) -> SparkColumn:
     return sf.col(raw(at)).isNotNull() & sf.col(_typed(at)).isNull()
 
 
-def _hlc_fault() -> SparkColumn:
+def _hlc_fault(*, snapshot: bool) -> SparkColumn:
     """Compare as text of one width: both parts are digits only by then."""
     updated = sf.col("_updated")
     padded = sf.lpad(sf.rtrim(updated, sf.lit("?")), Hlc.WIDTH, "0")
     fits = (sf.substring(padded, 1, 19) <= str(Hlc.MAX_WALL)) & (sf.substring(padded, 21, 10) <= str(Hlc.MAX_LOGICAL))
-    return sf.when(updated.isNull(), "ROW_NO_UPDATED").when(~(updated.rlike(_HLC) & fits), "ROW_UPDATED")
+    missing = sf.lit(None if snapshot else "ROW_NO_UPDATED").cast("string")
+    return sf.when(updated.isNull(), missing).when(~(updated.rlike(_HLC) & fits), "ROW_UPDATED")
 
 
 def _key_fault(keys: Sequence[int]) -> SparkColumn:
