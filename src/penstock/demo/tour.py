@@ -256,7 +256,7 @@ class _Tour:
 
     def _rows(self, table: str) -> list[dict[str, Any]]:
         """Read a target whole; instants as microseconds, since Python would have them in the machine's zone."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F  # noqa: PLC0415
         from pyspark.sql.types import TimestampType  # noqa: PLC0415
 
         frame = self.spark.read.format("delta").load(str(self.folder / "lake" / table))
