@@ -171,7 +171,7 @@ def state(case: Case, table: str, schema_id: str, last: int) -> dict[tuple[Any, 
 
 
 def replay_row(history: list[dict[str, Any]], schema: TableSchema) -> dict[str, Any] | None:
-    """One key's events in order. Family 0 decides whether the row is there; each family's newest event has its cells."""
+    """Replay one key. Family 0 decides whether the row is there; each family's newest event has its cells."""
     first = schema.families[0].name if history[0]["_family"] else None
     newest: dict[str | None, dict[str, Any]] = {}
     born = None

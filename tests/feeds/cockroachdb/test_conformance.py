@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from feeds.cockroachdb import replay
 
 if TYPE_CHECKING:
