@@ -42,14 +42,15 @@ def read_schema(schema: TableSchema, family: Family | None = None, *, before: bo
     cells = [st.StructField(column.name, types.json_type(column.type)) for column in columns]
     row = st.StructType([*cells, st.StructField(_ABSENT, _TEXT)])
     after = st.StructField("after", row, metadata=_when_absent(columns))
-    members = [after, st.StructField("op", _TEXT), st.StructField("source", _struct(ts_hlc=_TEXT))]
+    # An enriched key is an object: it never matches, so that the line is kept.
+    key = st.StructField("key", st.ArrayType(_TEXT))
+    members = [after, key, st.StructField("op", _TEXT), st.StructField("source", _struct(ts_hlc=_TEXT))]
     if before:
         members.append(st.StructField("before", _TEXT))
     return st.StructType(
         [
             *members,
             st.StructField("payload", st.StructType(members)),
-            st.StructField("key", st.ArrayType(_TEXT)),
             st.StructField("updated", st.BooleanType() if _documents(columns) else _TEXT),
             st.StructField("__crdb__", _TEXT),
             st.StructField(_LINE, _TEXT),
@@ -196,14 +197,20 @@ def _value(column: Column) -> SparkColumn:
 def _code(schema: TableSchema, columns: Sequence[Column], enriched: SparkColumn) -> SparkColumn:
     """Return the first fault of the envelope, or NULL; a line that was not kept matched the schema."""
     after, key, line = sf.col("_after"), sf.col("_key"), sf.col(_LINE)
-    stray_after = sf.coalesce(sf.get_json_object(line, "$.payload.after"), sf.get_json_object(line, "$.after"))
+    document = sf.try_parse_json(line)
+    kept_after = sf.coalesce(
+        *(sf.try_variant_get(document, path, "variant") for path in ("$.payload.after", "$.after"))
+    )
+    # The reader says that `after` is absent only of lines that it did not keep.
+    kept_null = after.isNull() & line.isNotNull()
     no_object = _again("key").isNull() & _again("payload", "key").isNull()
     arity = [len(schema.primary_key), len(schema.primary_key) + (schema.shard_at is not None)]
     code = (
         sf.when(line.isNotNull() & sf.col("_again").isNull(), "ROW_NOT_JSON")
         .when(sf.col("_bare").isNotNull(), "ROW_BARE")
         .when(after.getField(_ABSENT).isNotNull(), "ROW_NO_AFTER")
-        .when(after.isNull() & line.isNotNull() & stray_after.isNotNull(), "ROW_AFTER")
+        .when(kept_null & kept_after.isNull(), "ROW_NO_AFTER")
+        .when(kept_null & ~sf.is_variant_null(kept_after), "ROW_AFTER")
         .when(enriched & after.isNull() & (sf.coalesce("_op", sf.lit("")) != "d"), "ROW_AFTER")
         .when(sf.when(enriched, no_object).otherwise(key.isNull()), "ROW_NO_KEY")
         .when(~enriched & ~sf.size(key).isin(*arity), "ROW_KEY_ARITY")
