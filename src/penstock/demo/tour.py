@@ -175,6 +175,7 @@ def run_demo(
         )
     began = monotonic()
     prepare(folder)
+    say("Starting Spark.")
     spark = spark or session("penstock-demo", jvm_log=jvm_log_path())
     bank = open_bank(seed)
     tour = _Tour(folder, spark, Recipe(), say)
@@ -238,7 +239,7 @@ class _Tour:
         self.recipe.merge(told.files)
         return RoundReport(
             number=told.number,
-            story=f"{told.story}, run killed and resumed" if kill else told.story,
+            story=f"{told.story}, run killed" if kill else told.story,
             killed=kill,
             watermark=feed.applied,
             resolved=str(told.resolved.at),
