@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from penstock.session import session
+from support import CONFORMANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-PROJECT = Path(__file__).resolve().parent.parent
-CONFORMANCE = PROJECT.parent / "shared" / "conformance"
 
 # Spark examples take seconds: no deadline, and CI draws the same examples each time.
 settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck))

@@ -44,6 +44,20 @@ class Hlc:
         return cls(int(match["wall"]), int(match["logical"] or 0))
 
     @classmethod
+    def read(cls, text: str) -> Hlc:
+        """Read what people type: an HLC, or an ISO instant with its zone (all of its microsecond is meant)."""
+        if "T" not in text and "-" not in text:
+            return cls.parse(text)
+        hint = "Expected an HLC, or an instant such as 2026-02-02T21:28:17Z."
+        try:
+            instant = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        except ValueError as error:
+            raise PositionError(f"{text!r} is no position.", hint=hint) from error
+        if instant.tzinfo is None:
+            raise PositionError(f"{text!r} has no time zone.", hint=hint)
+        return cls.from_instant(instant)
+
+    @classmethod
     def from_name(cls, digits: str) -> Hlc:
         """Parse the 33 digits of a file name: UTC second (14), nanoseconds (9), logical (10)."""
         match = _HLC_NAME.fullmatch(digits) if digits.isascii() else None

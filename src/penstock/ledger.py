@@ -1,0 +1,301 @@
+"""The ledger: which loads were registered and consumed, over which files, and the cut that each left behind.
+
+Three Delta tables, appended to only. `loads` has a row when a load is registered and one when it is closed (consumed,
+or abandoned before any target was touched); a closing row holds the whole state after it, so the last row is enough.
+Every append to `loads` carries the feed as Delta transaction and the step as its version: registering and closing are
+compare-and-set, whoever comes second finds that his row is not there. The rows of `files` carry the run that wrote
+them and count only if that run won.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from penstock.errors import LedgerError, LoadTakenError
+from penstock.failpoint import reach
+from penstock.load import FeedFile, FeedState, Load, TableCut
+from penstock.position import Hlc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+
+def _struct(**columns: Any) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+_TEXT, _LONG = StringType(), LongType()
+_HELD = _struct(table=_TEXT, path=_TEXT, size=_LONG, lower=_TEXT)
+_TABLE = _struct(
+    table=_TEXT,
+    start=_TEXT,
+    position=_TEXT,
+    target=_TEXT,
+    table_id=_TEXT,
+    version=_LONG,
+    rows_read=_LONG,
+    replays=_LONG,
+    collapsed=_LONG,
+    above=_LONG,
+    inserted=_LONG,
+    updated=_LONG,
+    deleted=_LONG,
+    set_aside=_LONG,
+)
+LOADS = _struct(
+    pipeline=_TEXT,
+    feed=_TEXT,
+    load=_LONG,
+    event=_TEXT,
+    run=_TEXT,
+    at=TimestampType(),
+    end=_TEXT,
+    files=_LONG,
+    tables=ArrayType(_TABLE),
+    held=ArrayType(_HELD),
+)
+FILES = _struct(pipeline=_TEXT, feed=_TEXT, run=_TEXT, table=_TEXT, path=_TEXT, size=_LONG, lower=_TEXT)
+SET_ASIDE = _struct(
+    pipeline=_TEXT,
+    feed=_TEXT,
+    table=_TEXT,
+    key=_TEXT,
+    column=_TEXT,
+    text=_TEXT,
+    reason=_TEXT,
+    file=_TEXT,
+    position=_TEXT,
+    load=_LONG,
+)
+_SCHEMAS = {"loads": LOADS, "files": FILES, "set_aside": SET_ASIDE}
+#: After this many loads the ledger's small files are put together, so that reading it does not grow with history.
+_COMPACT_EVERY = 64
+
+
+class Ledger:
+    """The ledger of one pipeline in one folder."""
+
+    def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
+        self._spark = spark
+        self.path = path
+        self._pipeline = pipeline
+
+    def state(self, feed: str) -> FeedState:
+        """Return what is known of a feed. One small Spark job; nothing is written."""
+        if not self._exists("loads"):
+            return FeedState()
+        rows = self._of("loads", feed).orderBy(F.desc("load")).limit(3).collect()
+        closed = next((row for row in rows if row.event != "registered"), None)
+        last = FeedState() if closed is None else _closed(closed)
+        opened = next((row for row in rows if row.event == "registered" and row.load > last.number), None)
+        if opened is None:
+            return last
+        return replace(last, unfinished=self._unfinished(feed, opened))
+
+    def consumed(self, feed: str, since: Hlc | None, held: Iterable[FeedFile]) -> dict[str, int]:
+        """Return path and size of the files read to their end, those named from `since` on."""
+        if not self._exists("files"):
+            return {}
+        files = self._of("files", feed)
+        if since is not None:
+            files = files.where(F.col("lower") >= since.sortable)
+        won = self._of("loads", feed).where(F.col("event") == "consumed").select("run").distinct()
+        rows = files.join(won, "run", "left_semi").select("path", "size").collect()
+        known = {row.path: row.size for row in rows}
+        for file in held:
+            known.pop(file.path, None)
+        return known
+
+    def register(self, feed: str, load: Load, targets: Mapping[str, str]) -> None:
+        """Write the load's files, then the load: the compare-and-set.
+
+        Raises:
+            LoadTakenError: Another run registered this load first; its files count, ours do not.
+        """
+        self._create()
+        files = [
+            (self._pipeline, feed, load.run, file.table, file.path, file.size, file.lower.sortable)
+            for file in load.files
+        ]
+        self._append("files", files, f"{feed}/{load.run}", 1)
+        reach("files-written")
+        tables = [
+            {"table": t, "start": _text(at), "position": str(load.end), "target": targets[t]}
+            for t, at in load.starts.items()
+        ]
+        row = self._row(feed, load, "registered", tables, load_files=len(load.files))
+        self._append("loads", [row], feed, 2 * load.number)
+        self._must_be_ours(feed, load, "registered")
+
+    def close(
+        self,
+        feed: str,
+        load: Load,
+        event: str,
+        cut: Iterable[TableCut],
+        counts: Mapping[str, Mapping[str, int]],
+        held: Iterable[FeedFile],
+    ) -> None:
+        """Write the load's last row, `consumed` or `abandoned`, with the whole state after it.
+
+        Raises:
+            LoadTakenError: Another run closed this load first.
+        """
+        tables = [
+            {
+                "table": one.table,
+                "start": _text(load.starts.get(one.table)),
+                "position": str(one.position),
+                "target": one.target,
+                "table_id": one.table_id,
+                "version": one.version,
+                **counts.get(one.table, {}),
+            }
+            for one in cut
+        ]
+        row = self._row(feed, load, event, tables, held, len(load.files))
+        self._create()
+        self._append("loads", [row], feed, 2 * load.number + 1)
+        self._must_be_ours(feed, load, event)
+        if load.number % _COMPACT_EVERY == 0:
+            self.compact()
+
+    def set_aside(self, cells: DataFrame, feed: str, load: Load) -> None:
+        """Keep cells that have no equivalent; writing the same load's twice keeps them once."""
+        rows = cells.select(
+            F.lit(self._pipeline).alias("pipeline"),
+            F.lit(feed).alias("feed"),
+            *[F.col(name) for name in ("table", "key", "column", "text", "reason", "file", "position")],
+            F.lit(load.number).cast("long").alias("load"),
+        )
+        self._write("set_aside", rows, f"{feed}/set_aside", load.number)
+
+    def history(self, feed: str, last: int = 20) -> list[Row]:
+        """Return the closing rows of the last loads, newest first."""
+        if not self._exists("loads"):
+            return []
+        rows = self._of("loads", feed).where(F.col("event") != "registered")
+        return rows.orderBy(F.desc("load")).limit(last).collect()
+
+    def compact(self) -> None:
+        """Put the ledger's small files together; changes no row."""
+        for name in _SCHEMAS:
+            self._spark.sql(f"OPTIMIZE delta.`{self._at(name)}`")
+
+    def _unfinished(self, feed: str, row: Row) -> Load:
+        files = self._of("files", feed).where(F.col("run") == row.run).collect()
+        return Load(
+            number=row.load,
+            run=row.run,
+            end=Hlc.parse(row.end),
+            starts={one.table: Hlc.parse(one.start) if one.start else None for one in row.tables},
+            files=tuple(FeedFile(one.table, one.path, one.size, Hlc.parse(one.lower)) for one in files),
+            resumed=True,
+        )
+
+    def _must_be_ours(self, feed: str, load: Load, event: str) -> None:
+        """Delta passes over a write whose transaction is known already, without a word: look whose row it is."""
+        same_step = (F.col("event") == "registered") == F.lit(event == "registered")
+        rows = self._of("loads", feed).where((F.col("load") == load.number) & same_step).collect()
+        if len(rows) != 1:
+            raise LedgerError(f"Load {load.number} has {len(rows)} rows in {self._at('loads')}.", feed=feed)
+        if (rows[0].run, rows[0].event) != (load.run, event):
+            raise _taken(feed, load.number)
+
+    def _row(
+        self,
+        feed: str,
+        load: Load,
+        event: str,
+        tables: Sequence[Mapping[str, Any]],
+        held: Iterable[FeedFile] = (),
+        load_files: int = 0,
+    ) -> tuple[Any, ...]:
+        return (
+            self._pipeline,
+            feed,
+            load.number,
+            event,
+            load.run,
+            datetime.now(timezone.utc),
+            str(load.end),
+            load_files,
+            [tuple(table.get(name) for name in _TABLE.names) for table in tables],
+            [(file.table, file.path, file.size, file.lower.sortable) for file in held],
+        )
+
+    def _append(self, name: str, rows: Sequence[tuple[Any, ...]], transaction: str, version: int) -> None:
+        self._write(name, self._spark.createDataFrame(rows, _SCHEMAS[name]).coalesce(1), transaction, version)
+
+    def _write(self, name: str, rows: DataFrame, transaction: str, version: int) -> None:
+        from delta.exceptions import DeltaConcurrentModificationException  # noqa: PLC0415 - registers Delta's errors
+
+        writer = rows.write.format("delta").mode("append")
+        writer = writer.option("txnAppId", f"penstock/{self._pipeline}/{transaction}").option("txnVersion", version)
+        try:
+            writer.save(self._at(name))
+        except DeltaConcurrentModificationException as error:
+            raise _taken(transaction.split("/", 1)[0], version) from error
+
+    def _create(self) -> None:
+        """Make the tables that are not there yet; whoever comes second finds them made."""
+        from delta import DeltaTable  # noqa: PLC0415
+        from delta.exceptions import DeltaConcurrentModificationException  # noqa: PLC0415
+
+        for name, schema in _SCHEMAS.items():
+            if self._exists(name):
+                continue
+            maker = DeltaTable.createIfNotExists(self._spark).location(self._at(name)).addColumns(schema)
+            try:
+                maker.execute()
+            except DeltaConcurrentModificationException:
+                if not self._exists(name):
+                    raise
+
+    def _exists(self, name: str) -> bool:
+        from delta import DeltaTable  # noqa: PLC0415
+
+        return bool(DeltaTable.isDeltaTable(self._spark, self._at(name)))
+
+    def _of(self, name: str, feed: str) -> DataFrame:
+        rows = self._spark.read.format("delta").load(self._at(name))
+        return rows.where((F.col("pipeline") == self._pipeline) & (F.col("feed") == feed))
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+
+def _closed(row: Row) -> FeedState:
+    return FeedState(
+        number=row.load,
+        cut={
+            one.table: TableCut(one.table, Hlc.parse(one.position), one.target, one.table_id, one.version)
+            for one in row.tables
+        },
+        held=tuple(FeedFile(one.table, one.path, one.size, Hlc.parse(one.lower)) for one in row.held),
+        closed_at=row["at"].timestamp(),
+    )
+
+
+def _text(position: Hlc | None) -> str | None:
+    return None if position is None else str(position)
+
+
+def _taken(feed: str, number: int) -> LoadTakenError:
+    return LoadTakenError(
+        f"Another run took load {number}.", feed=feed, hint="Nothing was changed by this one; run again later."
+    )
