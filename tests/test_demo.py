@@ -16,8 +16,9 @@ from penstock.demo import DemoReport, RoundReport, live, render, run_demo
 from penstock.demo.bank import DDL, HOUSE, TOTAL, Bank, Transaction, open_bank, total
 from penstock.demo.changefeed import Event, Sink
 from penstock.demo.rounds import Recipe, tell
-from penstock.demo.tour import add_files, prepare, wrong_rows
-from penstock.errors import ConfigError
+from penstock.demo.tour import add_files, prepare, run_and_kill, wrong_rows
+from penstock.errors import ConfigError, PenstockError
+from penstock.feeds.cockroachdb import names
 from penstock.position import Hlc
 
 
@@ -326,3 +327,41 @@ def test_on_a_terminal_the_rounds_are_one_table_and_the_end_says_where_the_table
 
 def test_the_definitions_are_of_the_tables_the_bank_has():
     assert {event.table for event in events_of(open_bank(1))} == set(DDL)
+
+
+def test_every_name_is_taken_apart_again_by_the_feeds_own_reader():
+    for one in tell(open_bank(1), seed=1, rounds=5):
+        assert names.parse(one.resolved.path) == names.ResolvedFile(one.resolved.path, one.resolved.at)
+        for file in one.files:
+            assert names.parse(file.path) == names.DataFile(
+                file.path,
+                file.lower,
+                file.session,
+                file.node,
+                file.sink,
+                file.fileid,
+                file.topic,
+                file.schema,
+                "json",
+                None,
+            )
+
+
+def test_a_run_that_ends_by_itself_instead_of_being_killed_is_an_error(tmp_path):
+    with pytest.raises(PenstockError, match=r"should die by SIGKILL ended with 2: penstock: \[CONFIG\]"):
+        run_and_kill(tmp_path / "penstock.yml")
+
+
+def test_a_short_tour_is_exact_in_every_round(spark, tmp_path):
+    said, shown = [], []
+    report = run_demo(
+        tmp_path / "demo", seed=3, rounds=3, kill=False, spark=spark, say=said.append, finished=shown.append
+    )
+    assert [(one.number, one.wrong_rows, one.total, one.exact) for one in report.rounds] == [
+        (number, 0, TOTAL, True) for number in (1, 2, 3)
+    ]
+    assert [one.held_files > 0 for one in report.rounds] == [True, True, False]
+    assert [one.replays > 0 for one in report.rounds] == [False, False, True]
+    assert tuple(shown) == report.rounds
+    assert said[0] == "Starting Spark."
+    assert all((path / "_delta_log").is_dir() for path in report.tables.values())

@@ -64,14 +64,14 @@ def render(report: DemoReport, console: Console) -> None:
     _print(
         console,
         f"""\
-The recipe, on the same files, ends with {last.recipe_wrong_rows} wrong rows and is off by \
-{_signed(last.recipe_error)}. (It merges what has arrived, the newest row
-of each key, where that is newer; it waits for no RESOLVED and deletes unguarded.)
+The recipe ends with {last.recipe_wrong_rows} wrong rows and is off by {_signed(last.recipe_error)}. \
+It merges what has arrived, the newest row
+of each key where that is newer; it waits for no RESOLVED, and its deletes are not guarded.
 
 node 2 ahead   its rows above RESOLVED are there, the other half of their transactions is not
 restart        a new session repeats what came after the last RESOLVED
 late repeats   a replaced node writes old rows, in files named far below RESOLVED
-run killed     by SIGKILL between the commits of two tables; the next run finished the load
+run killed     by SIGKILL, as soon as `accounts` was committed; the next run finished the load
 
 {report.seconds:.0f} s. The feed, penstock.yml and the Delta tables are in {report.folder}:
   {report.tables["accounts"]}

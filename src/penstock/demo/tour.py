@@ -158,7 +158,7 @@ def run_demo(
         folder: Where the feed, penstock.yml and the tables go; an empty folder, or one of an earlier tour.
         seed: Makes the bank; the same seed gives the same feed.
         rounds: How many times the feed grows and Penstock runs.
-        kill: Whether one run, in the middle of the tour, dies by SIGKILL after the first table's commit.
+        kill: Whether one run, in the middle of the tour, dies by SIGKILL once `accounts` is committed.
         spark: The session to use; default is `penstock.session()`'s.
         say: Is told what goes on.
         finished: Is given each round when it is done.
@@ -231,7 +231,7 @@ class _Tour:
         config = self.folder / "penstock.yml"
         add_files(self.folder, told)
         if kill:
-            self.say(f"Round {told.number}: a run in a process of its own is killed after its first table's commit.")
+            self.say(f"Round {told.number}: a run in a process of its own is killed once `accounts` is committed.")
             run_and_kill(config)
         self.say(f"Round {told.number}: {told.story}.")
         feed = Pipeline.from_file(config).run(self.spark).feeds[0]
@@ -257,7 +257,7 @@ class _Tour:
 
     def _rows(self, table: str) -> list[dict[str, Any]]:
         """Read a target whole; instants as microseconds, since Python would have them in the machine's zone."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F  # noqa: PLC0415
         from pyspark.sql.types import TimestampType  # noqa: PLC0415
 
         frame = self.spark.read.format("delta").load(str(self.folder / "lake" / table))
