@@ -14,6 +14,7 @@ from pyspark.sql.types import ByteType, DecimalType, IntegerType, LongType, Shor
 
 from penstock.errors import HeldError, TargetError
 from penstock.ordering import quoted, tie_error
+from penstock.storage import last_commit, table_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -87,15 +88,9 @@ class Applied:
 
 
 def standing(spark: SparkSession, target: Target) -> Standing | None:
-    """Return the target's identity and version, None if it is not there."""
+    """Return the target's identity and version, None if it is not there. Starts no job."""
     table = _open(spark, target)
-    if table is None:
-        return None
-    table_id = table.detail().select("id").head()
-    version = table.history(1).select("version").head()
-    assert table_id is not None
-    assert version is not None
-    return Standing(table_id[0], version[0])
+    return None if table is None else Standing(*table_state(table))
 
 
 def prepare(spark: SparkSession, target: Target) -> None:
@@ -152,7 +147,7 @@ def merge(
     def once() -> Any:
         table = _open(own, target)
         if table is None:
-            raise TargetError(f"{target.identifier} vanished during the load.")
+            raise _vanished(target)
         older = F.coalesce(
             version_of(F.col(f"t.{quoted(target.position_column)}")) < F.col("s._commit_version"), F.lit(True)
         )
@@ -175,15 +170,11 @@ def merge(
         if tie is None:
             raise
         raise tie from error
-    if counts is None:
+    version = last_commit(own)
+    if counts is None or version is None:
         return _done_before(spark, target, commit)
-    version = int(own.conf.get("spark.databricks.delta.lastCommitVersionInSession", "-1") or -1)
-    table = _open(spark, target)
-    identity = None if table is None else table.detail().select("id").head()
-    if identity is None:
-        raise TargetError(f"{target.identifier} vanished during the load.")
     return Applied(
-        Standing(identity[0], version),
+        Standing(_there(spark, target).table_id, version),
         inserted=counts["num_inserted_rows"],
         updated=counts["num_updated_rows"],
         deleted=counts["num_deleted_rows"],
@@ -251,21 +242,31 @@ def _done_before(spark: SparkSession, target: Target, commit: Commit) -> Applied
     """Find the commit that an earlier attempt made: Delta gives no figures for the one it passed over."""
     table = _open(spark, target)
     if table is None:
-        raise TargetError(f"{target.identifier} vanished during the load.")
+        raise _vanished(target)
     row = table.history().where(F.col("userMetadata") == commit.tag).orderBy(F.desc("version")).head()
-    identity = table.detail().select("id").head()
-    if row is None or identity is None:
+    if row is None:
         raise TargetError(
             f"{target.identifier} already has load {commit.load} or a later one, but its history does not show it.",
             hint="The table was used with another ledger: give the pipeline another name or destination.",
         )
     figures = row["operationMetrics"]
     return Applied(
-        Standing(identity[0], row["version"]),
+        Standing(table_state(table)[0], row["version"]),
         inserted=int(figures.get("numTargetRowsInserted", 0)),
         updated=int(figures.get("numTargetRowsUpdated", 0)),
         deleted=int(figures.get("numTargetRowsDeleted", 0)),
     )
+
+
+def _there(spark: SparkSession, target: Target) -> Standing:
+    found = standing(spark, target)
+    if found is None:
+        raise _vanished(target)
+    return found
+
+
+def _vanished(target: Target) -> TargetError:
+    return TargetError(f"{target.identifier} vanished during the load.", hint="Put it back (undrop), and run again.")
 
 
 def _conflicts_again(action: Callable[[], Any]) -> Any:

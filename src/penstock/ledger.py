@@ -23,10 +23,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.errors import LedgerError, LoadTakenError
+from penstock.errors import LoadTakenError
 from penstock.failpoint import reach
 from penstock.load import FeedFile, FeedState, Load, TableCut
 from penstock.position import Hlc
+from penstock.storage import last_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -138,8 +139,8 @@ class Ledger:
             for t, at in load.starts.items()
         ]
         row = self._row(feed, load, "registered", tables, load_files=len(load.files))
-        self._append("loads", [row], feed, 2 * load.number)
-        self._must_be_ours(feed, load, "registered")
+        if not self._append("loads", [row], feed, 2 * load.number):
+            raise _taken(feed, load.number)
 
     def close(
         self,
@@ -169,8 +170,8 @@ class Ledger:
         ]
         row = self._row(feed, load, event, tables, held, len(load.files))
         self._create()
-        self._append("loads", [row], feed, 2 * load.number + 1)
-        self._must_be_ours(feed, load, event)
+        if not self._append("loads", [row], feed, 2 * load.number + 1):
+            raise _taken(feed, load.number)
         if load.number % _COMPACT_EVERY == 0:
             self.compact()
 
@@ -207,15 +208,6 @@ class Ledger:
             resumed=True,
         )
 
-    def _must_be_ours(self, feed: str, load: Load, event: str) -> None:
-        """Delta passes over a write whose transaction is known already, without a word: look whose row it is."""
-        same_step = (F.col("event") == "registered") == F.lit(event == "registered")
-        rows = self._of("loads", feed).where((F.col("load") == load.number) & same_step).collect()
-        if len(rows) != 1:
-            raise LedgerError(f"Load {load.number} has {len(rows)} rows in {self._at('loads')}.", feed=feed)
-        if (rows[0].run, rows[0].event) != (load.run, event):
-            raise _taken(feed, load.number)
-
     def _row(
         self,
         feed: str,
@@ -238,18 +230,24 @@ class Ledger:
             [(file.table, file.path, file.size, file.lower.sortable) for file in held],
         )
 
-    def _append(self, name: str, rows: Sequence[tuple[Any, ...]], transaction: str, version: int) -> None:
-        self._write(name, self._spark.createDataFrame(rows, _SCHEMAS[name]).coalesce(1), transaction, version)
+    def _append(self, name: str, rows: Sequence[tuple[Any, ...]], transaction: str, version: int) -> bool:
+        """Append once per transaction and version; return False if that was done before, by whomever.
 
-    def _write(self, name: str, rows: DataFrame, transaction: str, version: int) -> None:
+        Delta passes over such a write without a word, so a session of its own tells whether there was a commit.
+        """
         from delta.exceptions import DeltaConcurrentModificationException  # noqa: PLC0415 - registers Delta's errors
 
+        own = self._spark.newSession()
+        try:
+            self._write(name, own.createDataFrame(rows, _SCHEMAS[name]).coalesce(1), transaction, version)
+        except DeltaConcurrentModificationException:
+            return False
+        return last_commit(own) is not None
+
+    def _write(self, name: str, rows: DataFrame, transaction: str, version: int) -> None:
         writer = rows.write.format("delta").mode("append")
         writer = writer.option("txnAppId", f"penstock/{self._pipeline}/{transaction}").option("txnVersion", version)
-        try:
-            writer.save(self._at(name))
-        except DeltaConcurrentModificationException as error:
-            raise _taken(transaction.split("/", 1)[0], version) from error
+        writer.save(self._at(name))
 
     def _create(self) -> None:
         """Make the tables that are not there yet; whoever comes second finds them made."""

@@ -34,7 +34,7 @@ class TableCut:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One attempt to move tables of a feed from `starts` (exclusive; None: the beginning) to `end`, over these files."""
+    """One attempt to move a feed's tables from `starts` (exclusive; None: the beginning) to `end`, over these files."""
 
     number: int
     run: str

@@ -314,7 +314,7 @@ class _FeedRun:
         )
 
     def _read(self, table: str, load: Load, files: Sequence[FeedFile]) -> _Read:
-        """Decode a table's files once and look at every row: faults, held files, cells to set aside, the keys' bounds."""
+        """Decode a table's files once and look at every row: faults, held files, cells set aside, the keys' bounds."""
         start, end = load.starts[table], load.end
         rows = self._feed.read(self._spark, table, files).persist(StorageLevel.MEMORY_AND_DISK)
         version = F.col("_commit_version")
@@ -336,11 +336,11 @@ class _FeedRun:
         except PySparkException as error:
             rows.unpersist()
             raise _unreadable(error, self.name, table) from error
-        by_uri = {self._feed.uri(file): file for file in files}
+        by_url = {self._feed.url(file): file for file in files}
         for row in sorted(found, key=lambda one: str(one[FILE])):
             if row["fault"] is not None:
                 rows.unpersist()
-                raise self._fault(table, by_uri[row[FILE]], row["fault"])
+                raise self._fault(table, by_url[row[FILE]], row["fault"])
         self._progress(self.name, table, "decoded")
         bounds = [(row["least"], row["most"]) for row in found if row["least"] is not None]
         return _Read(
@@ -351,7 +351,7 @@ class _FeedRun:
             above=sum(row["above"] for row in found),
             in_interval=sum(row["wanted"] for row in found),
             set_aside=sum(row["aside"] for row in found),
-            held=tuple(by_uri[row[FILE]] for row in found if row["above"]),
+            held=tuple(by_url[row[FILE]] for row in found if row["above"]),
             bounds=(min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None,
         )
 

@@ -7,20 +7,17 @@ unlike Spark's readers it sees empty files and names that begin with `_` or `.`.
 from __future__ import annotations
 
 import re
-import string
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from unicodedata import category
-from urllib.parse import quote
 
 from penstock.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from delta import DeltaTable
     from pyspark.sql import SparkSession
 
-_PLAIN = frozenset(string.ascii_letters + string.digits + "_-!.~'()*,;:$&+=@/")
 _GLOB = re.compile(r"([\\{}\[\]*?,])")
 _STATUS = re.compile(r"\{path=(?P<path>.*?); isDirectory=(?P<dir>true|false)(?:; length=(?P<size>\d+))?; ", re.DOTALL)
 
@@ -46,7 +43,7 @@ class Storage:
             )
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
         self._conf: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-        self._root_uri = self._qualified()
+        self._root = self._qualified()
 
     def list(self, directory: str = "") -> list[Entry]:
         """Return what is directly in a directory, in no order.
@@ -68,11 +65,9 @@ class Storage:
         prefix = f"{directory}/" if directory else ""
         return [Entry(prefix + name.rsplit("/", 1)[-1], size, is_dir) for name, size, is_dir in names]
 
-    def uri(self, path: str) -> str:
-        """Return the URL of a file as Spark's `_metadata.file_path` spells it."""
-        # Java quotes what RFC 2396 does not allow and leaves other letters as they are.
-        quoted = "".join(quote(c) if c not in _PLAIN and (c.isascii() or category(c)[0] in "ZC") else c for c in path)
-        return f"{self._root_uri}/{quoted}"
+    def url(self, path: str) -> str:
+        """Return the full name of a file, with its scheme and not URL-encoded."""
+        return f"{self._root}/{path}"
 
     def readable(self, path: str) -> str:
         """Return the text that makes Spark's readers open exactly this file: their paths are glob patterns."""
@@ -81,7 +76,7 @@ class Storage:
     def _qualified(self) -> str:
         root = self._path("")
         try:
-            return str(root.getFileSystem(self._conf).makeQualified(root).toUri().toString()).rstrip("/")
+            return str(root.getFileSystem(self._conf).makeQualified(root).toString()).rstrip("/")
         except self._errors() as error:
             raise StorageError(f"{self.root} cannot be reached: {_first_line(error)}.") from error
 
@@ -112,6 +107,20 @@ class Storage:
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
         return (Py4JJavaError, PySparkException)
+
+
+def table_state(table: DeltaTable) -> tuple[str, int]:
+    """Return id and version of a Delta table from its log; DESCRIBE would start Spark jobs for them."""
+    inside: Any = table
+    none = inside._spark._jvm.scala.Option.empty()  # noqa: SLF001 - Delta's Python API does not give them
+    snapshot = inside._jdt.deltaLog().update(False, none, none)  # noqa: SLF001
+    return str(snapshot.metadata().id()), int(snapshot.version())
+
+
+def last_commit(spark: SparkSession) -> int | None:
+    """Return the version of the last Delta commit that this very session made; None if it made none."""
+    version = int(spark.conf.get("spark.databricks.delta.lastCommitVersionInSession", "-1") or -1)
+    return version if version >= 0 else None
 
 
 def _first_line(error: Exception) -> str:

@@ -66,7 +66,11 @@ def test_a_run_killed_at_any_step_is_finished_by_the_next(step: str, spark: Spar
     assert tree.rows("a") == {1: "new", 3: "held", 4: "far"}
 
     for table, loads in (("a", [1, 2, 3]), ("b", [1, 2])):
-        tags = [json.loads(one["userMetadata"]) for one in RustTable(str(tree.target(table))).history() if one.get("userMetadata")]
+        tags = [
+            json.loads(one["userMetadata"])
+            for one in RustTable(str(tree.target(table))).history()
+            if one.get("userMetadata")
+        ]
         assert sorted(tag["load"] for tag in tags) == loads, f"{table}: one commit per load"
     aside = RustTable(str(tmp_path / "lake" / "_penstock" / "set_aside")).to_pyarrow_table().to_pylist()
     assert [(row["key"], row["column"], row["text"]) for row in aside] == [('["4"]', "d", "infinity")]

@@ -55,7 +55,7 @@ def test_of_two_runs_at_once_one_wins_each_load(workers: list[subprocess.Popen[s
         if "LOAD_TAKEN" not in [word[1] for word in said]:
             assert sorted(word[1] for word in said) == ["applied", "idle"], said
         for table in ("a", "b"):
-            assert tree.rows(table) == {key: f"{round_}" for key in range(3)}
+            assert tree.rows(table) == dict.fromkeys(range(3), f"{round_}")
     for table in ("a", "b"):
         loads = [one["userMetadata"] for one in RustTable(str(tree.target(table))).history() if one.get("userMetadata")]
         assert len(loads) == len(set(loads)) == ROUNDS

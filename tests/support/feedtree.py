@@ -31,13 +31,22 @@ class FeedTree:
         self.feed.mkdir()
         for name, ddl in tables.items():
             (place / f"{name}.sql").write_text(ddl)
-        feeds = {"crdb": {"kind": "cockroachdb", "path": "feed", "tables": {name: {"ddl": f"{name}.sql"} for name in tables}}}
+        feeds = {
+            "crdb": {"kind": "cockroachdb", "path": "feed", "tables": {name: {"ddl": f"{name}.sql"} for name in tables}}
+        }
         self.config.write_text(yaml.safe_dump({"name": "test", "destination": {"path": "lake"}, "feeds": feeds}))
 
-    def write(self, table: str, rows: Iterable[Row], *, named: float | None = None, session: str = "56087568dba1e6b8") -> Path:
+    def write(
+        self, table: str, rows: Iterable[Row], *, named: float | None = None, session: str = "56087568dba1e6b8"
+    ) -> Path:
         """Add a data file, named at its oldest row unless told otherwise."""
         rows = list(rows)
-        return self.write_lines(table, [line(*row) for row in rows], named=min(r[2] for r in rows) if named is None else named, session=session)
+        return self.write_lines(
+            table,
+            [line(*row) for row in rows],
+            named=min(r[2] for r in rows) if named is None else named,
+            session=session,
+        )
 
     def write_lines(self, table: str, lines: Iterable[str], *, named: float, session: str = "56087568dba1e6b8") -> Path:
         """Add a data file of these lines."""

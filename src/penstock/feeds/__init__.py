@@ -53,7 +53,7 @@ class Feed(Protocol):
     def read(self, spark: SparkSession, table: str, files: Sequence[FeedFile]) -> DataFrame:
         """Return every row of the files as changes, with `_file`, `_fault` and `_set_aside`; lazy."""
 
-    def uri(self, file: FeedFile) -> str:
+    def url(self, file: FeedFile) -> str:
         """Return how `_file` spells a file."""
 
     def version_of(self, position: Column) -> Column:

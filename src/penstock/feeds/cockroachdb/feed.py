@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
-from penstock.errors import FileNameError, HeldError
+from penstock.errors import FileNameError
 from penstock.feeds import Listing, TableShape
-from penstock.feeds.cockroachdb import names, ndjson, types
+from penstock.feeds.cockroachdb import names, ndjson, parquet, rows, types
 from penstock.load import FeedFile
 from penstock.position import Hlc
 
@@ -32,8 +34,7 @@ class CockroachFeed:
         self._storage = storage
         self._schemas = schemas
         self.tables = {
-            table: TableShape(types.target_schema(schema), schema.primary_key, UPDATED)
-            for table, schema in schemas.items()
+            table: TableShape(_target_schema(schema), schema.primary_key, UPDATED) for table, schema in schemas.items()
         }
 
     def watermark(self) -> Hlc | None:
@@ -59,30 +60,40 @@ class CockroachFeed:
                 continue
             if one.topic not in self._schemas:
                 unconfigured[one.topic] += 1
-            elif one.format != "json":
-                raise HeldError(f"{one.format} files are not read yet.", feed=self.name, file=one.path)
+            elif one.format == "csv":
+                raise FileNameError(
+                    "CSV files carry neither key nor position.",
+                    feed=self.name,
+                    file=one.path,
+                    hint="Create the feed WITH format=json or format=parquet, updated, resolved.",
+                )
             else:
                 files.append(FeedFile(one.topic, one.path, size, one.lower))
         return Listing(files, dict(unconfigured))
 
     def read(self, spark: SparkSession, table: str, files: Sequence[FeedFile]) -> DataFrame:
         """Return every row of the files as changes; each line gives a row, good or faulty."""
-        lines = spark.read.text([self._storage.readable(file.path) for file in files])
-        # An empty line is no line: the sink ends files with a newline and writes nothing between rows.
-        lines = lines.where(F.trim("value") != "").select("value", F.col("_metadata.file_path").alias("_file"))
-        return ndjson.decode(lines, self._schemas[table])
+        schema = self._schemas[table]
+        parts: list[DataFrame] = []
+        for kind, decoder in (("json", ndjson), ("parquet", parquet)):
+            paths = [self._storage.readable(file.path) for file in files if _parsed(file).format == kind]
+            if paths:
+                parts.append(decoder.decode(decoder.read(spark, paths, schema), schema))
+            if paths and kind == "json":
+                parts.append(ndjson.strays(spark, paths))
+        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
-    def uri(self, file: FeedFile) -> str:
-        """Return the file's URL as Spark's `_metadata.file_path` spells it."""
-        return self._storage.uri(file.path)
+    def url(self, file: FeedFile) -> str:
+        """Return the file's full name as `_file` has it."""
+        return self._storage.url(file.path)
 
     def version_of(self, position: Column) -> Column:
         """Return `__crdb__updated` without `?` and padded to one width."""
         return F.lpad(F.regexp_replace(position, r"\?$", ""), Hlc.WIDTH, "0")
 
     def explain_fault(self, code: str) -> tuple[str, str]:
-        """Return what is wrong with a line, and what to change in CREATE CHANGEFEED."""
-        return ndjson.FAULTS[code]
+        """Return what is wrong with a row, and what to change in CREATE CHANGEFEED."""
+        return rows.FAULTS[code]
 
     def _files(self, since: Hlc | None) -> Iterator[tuple[names.DataFile | names.ResolvedFile, int]]:
         flat, dated = self._top()
@@ -121,3 +132,15 @@ class CockroachFeed:
                 yield from self._walk(entry.path)
             elif (parsed := names.parse(entry.path)) is not None:
                 yield parsed, entry.size
+
+
+def _parsed(file: FeedFile) -> names.DataFile:
+    parsed = names.parse(file.path)
+    assert isinstance(parsed, names.DataFile)
+    return parsed
+
+
+def _target_schema(schema: TableSchema) -> StructType:
+    """Return a target's columns: the table's own, then the position."""
+    columns = [StructField(column.name, types.delta_type(column.type)) for column in schema.stored]
+    return StructType([*columns, StructField(UPDATED, StringType())])

@@ -137,19 +137,20 @@ def decode(
     )
 
 
-def strays(lines: DataFrame) -> DataFrame:
+def strays(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Find what the reader passes over in silence: lines that are not exactly one JSON object. Lazy.
 
-    Args:
-        lines: `value`, from `spark.read.text`.
+    Only a line in which one object may follow another is parsed again; the others are judged by their ends.
 
     Returns:
-        The rows of `lines` that hold anything but one object; blank lines are not among them.
+        `_file` and `_fault` of each such line; blank lines are not among them.
     """
-    one_object = sf.from_json(sf.concat(sf.lit('{"r":'), "value", sf.lit("}")), "r STRUCT<updated: STRING>").getField(
-        "r"
-    )
-    return lines.where((sf.trim("value") != "") & one_object.isNull())
+    lines = spark.read.text(list(paths)).select(sf.trim("value").alias("value"), rows.file_path().alias("_file"))
+    value = sf.col("value")
+    whole = sf.from_json(sf.concat(sf.lit('{"r":'), value, sf.lit("}")), "r STRUCT<updated: STRING>").getField("r")
+    ends = value.startswith("{") & value.endswith("}")
+    stray = (value != "") & (~ends | (value.rlike(r"\}\s*\{") & whole.isNull()))
+    return lines.where(stray).select("_file", rows.fault("ROW_NOT_JSON", value).alias("_fault"))
 
 
 def _member(name: str) -> SparkColumn:

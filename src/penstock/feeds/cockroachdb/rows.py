@@ -129,12 +129,16 @@ def finish(
         sf.col("_position").alias("_commit_version"),
         _instant(sf.col("_position")).alias("_commit_timestamp"),
         sf.col("_file"),
-        sf.when(~good, sf.struct(sf.col("_code").alias("code"), sf.substring("_line", 1, _CUT).alias("text"))).alias(
-            "_fault"
-        ),
+        sf.when(~good, fault(sf.col("_code"), sf.col("_line"))).alias("_fault"),
         _set_aside(columns, [i for i in checked if i not in keys], good).alias("_set_aside"),
         *(sf.when(good, sf.col(name)).alias(name) for name in carried),
     )
+
+
+def fault(code: SparkColumn | str, line: SparkColumn) -> SparkColumn:
+    """Return a `_fault`: the code, and the line cut to a length that fits a message."""
+    code = sf.lit(code) if isinstance(code, str) else code
+    return sf.struct(code.alias("code"), sf.substring(line, 1, _CUT).alias("text"))
 
 
 def file_path() -> SparkColumn:
