@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from penstock.position import Hlc
 
-SIZE = replace(PACKED, rounds=4)
+SIZE = replace(PACKED, keys=30, steps=250, rounds=4)
 HISTORIES = st.one_of(packed_histories(SIZE), packed_histories(replace(SIZE, recreated=True)))
 #: One example is a hundred lives in four rounds, and takes its time: more of them where there is more of it.
-EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "3"))
+EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "2"))
 
 
 @given(history=HISTORIES)
