@@ -12,7 +12,7 @@ enough that one Spark load checks a hundred keys, each with a life of its own).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING
@@ -73,9 +73,12 @@ class History:
     events: tuple[Event, ...]
     log: tuple[DataFile | Resolved, ...]
     rounds: tuple[Round, ...]
+    name: str | None = None
 
     def __repr__(self) -> str:
-        """Say it in the few lines one needs to understand a failure."""
+        """Say how to build it, or else say all of it."""
+        if self.name:
+            return self.name
         lines = [f"{event.table} {event.key} @{event.at} {event.row}" for event in self.events]
         for number, added in enumerate(self.rounds, 1):
             lines += [f"round {number}, watermark {added.watermark}:"]
@@ -125,7 +128,11 @@ def histories(size: Size = Size()) -> st.SearchStrategy[History]:
 
 def packed_histories(size: Size = PACKED) -> st.SearchStrategy[History]:
     """Large histories from one seed: the seed does not shrink, but one load carries a hundred lives."""
-    return st.integers(0, 2**32 - 1).map(lambda seed: build(Random(seed), size))
+
+    def packed(seed: int) -> History:
+        return replace(build(Random(seed), size), name=f"build(Random({seed}), {size})")
+
+    return st.integers(0, 2**32 - 1).map(packed)
 
 
 def check_rules(events: Iterable[Event], log: Iterable[DataFile | Resolved], *, recreated: bool = False) -> None:

@@ -16,8 +16,9 @@ from penstock.demo import DemoReport, RoundReport, live, render, run_demo
 from penstock.demo.bank import DDL, HOUSE, TOTAL, Bank, Transaction, open_bank, total
 from penstock.demo.changefeed import Event, Sink
 from penstock.demo.rounds import Recipe, tell
-from penstock.demo.tour import add_files, prepare, wrong_rows
-from penstock.errors import ConfigError
+from penstock.demo.tour import add_files, prepare, run_and_kill, wrong_rows
+from penstock.errors import ConfigError, PenstockError
+from penstock.feeds.cockroachdb import names
 from penstock.position import Hlc
 
 
@@ -239,8 +240,8 @@ BAD = RoundReport(
 )
 
 
-def shown(report: DemoReport, *, terminal: bool) -> tuple[str, str]:
-    out = Console(file=io.StringIO(), force_terminal=terminal, width=160, color_system=None)
+def shown(report: DemoReport, *, terminal: bool, width: int = 80) -> tuple[str, str]:
+    out = Console(file=io.StringIO(), force_terminal=terminal, width=width, color_system=None)
     err = Console(file=io.StringIO())
     with live(out, err) as (say, finished):
         say("[talk]")
@@ -290,9 +291,9 @@ def test_a_report_as_json():
 def test_without_a_terminal_each_round_is_one_line_and_talk_goes_elsewhere():
     out, err = shown(DemoReport(Path("d"), 7, (GOOD, BAD), 12), terminal=False)
     assert out.startswith("""\
-round 1: exact, watermark 23:58:50.000, 900 rows read, 23 repeats, 2 files held, total 1,000,000.00; \
+round 1: exact, watermark 23:58:50, 900 rows read, 23 repeats, 2 files held, total 1,000,000.00; \
 recipe's total 994,372.20, off by -5,627.80 (first scan)
-round 2: 2 wrong rows, watermark 23:58:51.000, 1 rows read, 0 repeats, 0 files held, total 999,999.99; \
+round 2: 2 wrong rows, watermark 23:58:51, 1 rows read, 0 repeats, 0 files held, total 999,999.99; \
 recipe's total 1,000,000.00, off by +0.00 (restart)
 
 NOT exact in round 2: this is a defect of Penstock, please report it with the seed 7.
@@ -300,11 +301,25 @@ NOT exact in round 2: this is a defect of Penstock, please report it with the se
     assert err == "[talk]\n"
 
 
-def test_on_a_terminal_the_rounds_are_one_table_and_the_end_says_where_the_tables_are():
-    out, err = shown(DemoReport(Path("d"), 7, (GOOD,), 12), terminal=True)
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_the_rounds_are_one_table_and_the_end_says_where_the_tables_are(width):
+    out, err = shown(DemoReport(Path("d"), 7, (GOOD,), 12), terminal=True, width=width)
+    line = next(line for line in out.splitlines() if "exact" in line)
+    more = ["994,372.20"] if width > 100 else []
+    assert line.split() == [
+        "1",
+        "first",
+        "scan",
+        "23:58:50",
+        "900",
+        "23",
+        "2",
+        f"{TOTAL:,}",
+        "exact",
+        *more,
+        "-5,627.80",
+    ]
     assert "Exact in all 1 rounds" in out
-    assert "23:58:50.000" in out
-    assert "-5,627.80" in out
     assert "d/lake/transfers" in out
     assert "penstock status -c d/penstock.yml" in out
     assert err == ""
@@ -312,3 +327,41 @@ def test_on_a_terminal_the_rounds_are_one_table_and_the_end_says_where_the_table
 
 def test_the_definitions_are_of_the_tables_the_bank_has():
     assert {event.table for event in events_of(open_bank(1))} == set(DDL)
+
+
+def test_every_name_is_taken_apart_again_by_the_feeds_own_reader():
+    for one in tell(open_bank(1), seed=1, rounds=5):
+        assert names.parse(one.resolved.path) == names.ResolvedFile(one.resolved.path, one.resolved.at)
+        for file in one.files:
+            assert names.parse(file.path) == names.DataFile(
+                file.path,
+                file.lower,
+                file.session,
+                file.node,
+                file.sink,
+                file.fileid,
+                file.topic,
+                file.schema,
+                "json",
+                None,
+            )
+
+
+def test_a_run_that_ends_by_itself_instead_of_being_killed_is_an_error(tmp_path):
+    with pytest.raises(PenstockError, match=r"should die by SIGKILL ended with 2: penstock: \[CONFIG\]"):
+        run_and_kill(tmp_path / "penstock.yml")
+
+
+def test_a_short_tour_is_exact_in_every_round(spark, tmp_path):
+    said, shown = [], []
+    report = run_demo(
+        tmp_path / "demo", seed=3, rounds=3, kill=False, spark=spark, say=said.append, finished=shown.append
+    )
+    assert [(one.number, one.wrong_rows, one.total, one.exact) for one in report.rounds] == [
+        (number, 0, TOTAL, True) for number in (1, 2, 3)
+    ]
+    assert [one.held_files > 0 for one in report.rounds] == [True, True, False]
+    assert [one.replays > 0 for one in report.rounds] == [False, False, True]
+    assert tuple(shown) == report.rounds
+    assert said[0] == "Starting Spark."
+    assert all((path / "_delta_log").is_dir() for path in report.tables.values())

@@ -105,15 +105,15 @@ class _Feed:
             stories.append("first scan")
             files += self._flush([self.scan] * _NODES, first=True)
         if number % 2 == 0:
-            stories.append("restart repeats rows")
+            stories.append("restart")
             files += self._flush([self._ahead(max(self.come), end)] * _NODES)
             self._restart()
         files += self._flush([end, end if last else self._ahead(end, ahead)])
         if not last:
-            stories.append("node 2 runs ahead")
+            stories.append("node 2 ahead")
             files += self._flush([end, ahead])
         if number >= FEWEST_ROUNDS:
-            stories.append("replaced node writes")
+            stories.append("late repeats")
             files += self._late(ends[number - 3])
         self.resolved = end
         rows = [(event.table, event.key, event.at) for file in files for event in file.events]

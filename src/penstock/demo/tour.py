@@ -158,7 +158,7 @@ def run_demo(
         folder: Where the feed, penstock.yml and the tables go; an empty folder, or one of an earlier tour.
         seed: Makes the bank; the same seed gives the same feed.
         rounds: How many times the feed grows and Penstock runs.
-        kill: Whether one run, in the middle of the tour, dies by SIGKILL after the first table's commit.
+        kill: Whether one run, in the middle of the tour, dies by SIGKILL once `accounts` is committed.
         spark: The session to use; default is `penstock.session()`'s.
         say: Is told what goes on.
         finished: Is given each round when it is done.
@@ -175,6 +175,7 @@ def run_demo(
         )
     began = monotonic()
     prepare(folder)
+    say("Starting Spark.")
     spark = spark or session("penstock-demo", jvm_log=jvm_log_path())
     bank = open_bank(seed)
     tour = _Tour(folder, spark, Recipe(), say)
@@ -230,7 +231,7 @@ class _Tour:
         config = self.folder / "penstock.yml"
         add_files(self.folder, told)
         if kill:
-            self.say(f"Round {told.number}: a run in a process of its own is killed after its first table's commit.")
+            self.say(f"Round {told.number}: a run in a process of its own is killed once `accounts` is committed.")
             run_and_kill(config)
         self.say(f"Round {told.number}: {told.story}.")
         feed = Pipeline.from_file(config).run(self.spark).feeds[0]
@@ -238,7 +239,7 @@ class _Tour:
         self.recipe.merge(told.files)
         return RoundReport(
             number=told.number,
-            story=f"{told.story}, run killed and resumed" if kill else told.story,
+            story=f"{told.story}, run killed" if kill else told.story,
             killed=kill,
             watermark=feed.applied,
             resolved=str(told.resolved.at),
