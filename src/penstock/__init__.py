@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
+    from penstock.pipeline import Pipeline
     from penstock.session import session
 
 _HOME = {
     "PenstockError": "penstock.errors",
+    "Pipeline": "penstock.pipeline",
     "session": "penstock.session",
 }
 
-__all__ = ["PenstockError", "session"]
+__all__ = ["PenstockError", "Pipeline", "session"]
 
 
 def __getattr__(name: str) -> object:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DecimalType, IntegerType, LongType, ShortType, StringType, StructType
 
 from penstock.errors import HeldError, TargetError
-from penstock.ordering import quoted, tie_error
+from penstock.ordering import column, quoted, tie_error
 from penstock.storage import last_commit, table_state
 
 if TYPE_CHECKING:
@@ -93,8 +93,11 @@ def standing(spark: SparkSession, target: Target) -> Standing | None:
     return None if table is None else Standing(*table_state(table))
 
 
-def prepare(spark: SparkSession, target: Target) -> None:
+def prepare(spark: SparkSession, target: Target) -> bool:
     """Make the target if it is not there; add columns that the feed has and it has not, where that is allowed.
+
+    Returns:
+        Whether the target was made just now, and so is empty.
 
     Raises:
         TargetError: The target cannot hold the feed's rows.
@@ -103,7 +106,7 @@ def prepare(spark: SparkSession, target: Target) -> None:
     table = _open(spark, target)
     if table is None:
         _conflicts_again(lambda: _create(spark, target))
-        return
+        return True
     there = {one.name.lower(): one for one in table.toDF().schema}
     if target.position_column not in table.toDF().columns:
         raise TargetError(
@@ -121,6 +124,16 @@ def prepare(spark: SparkSession, target: Target) -> None:
     missing = StructType([one for one in target.schema if one.name.lower() not in there])
     if missing.fields:
         _evolve(spark, target, missing)
+    return False
+
+
+def append(spark: SparkSession, target: Target, changes: DataFrame, *, commit: Commit) -> Applied:
+    """Write one row per key into a target that is still empty: what `merge` would do, without its joins."""
+    rows = changes.where(F.col("_change_type") != "delete").select(*[column(one.name) for one in target.schema])
+    writer = rows.write.format("delta").mode("append").option("userMetadata", commit.tag)
+    writer = writer.option("txnAppId", commit.application).option("txnVersion", commit.version)
+    _run(lambda: writer.save(target.path) if target.path else writer.saveAsTable(target.identifier))
+    return _done(spark, target, commit)
 
 
 def merge(
@@ -163,16 +176,10 @@ def merge(
             .head()
         )
 
-    try:
-        counts = _conflicts_again(once)
-    except PySparkException as error:
-        tie = tie_error(error)
-        if tie is None:
-            raise
-        raise tie from error
+    counts = _run(once)
     version = last_commit(own)
     if counts is None or version is None:
-        return _done_before(spark, target, commit)
+        return _done(spark, target, commit)
     return Applied(
         Standing(_there(spark, target).table_id, version),
         inserted=counts["num_inserted_rows"],
@@ -238,8 +245,19 @@ def _evolve(spark: SparkSession, target: Target, missing: StructType) -> None:
         _conflicts_again(partial(spark.sql, f"ALTER TABLE {target.identifier} ADD COLUMNS ({added})"))
 
 
-def _done_before(spark: SparkSession, target: Target, commit: Commit) -> Applied:
-    """Find the commit that an earlier attempt made: Delta gives no figures for the one it passed over."""
+def _run(action: Callable[[], Any]) -> Any:
+    """Write, again after a conflict; two rows that claim one place are an error of their own."""
+    try:
+        return _conflicts_again(action)
+    except PySparkException as error:
+        tie = tie_error(error)
+        if tie is None:
+            raise
+        raise tie from error
+
+
+def _done(spark: SparkSession, target: Target, commit: Commit) -> Applied:
+    """Find a load's commit and its figures in the table's history, whichever attempt made it."""
     table = _open(spark, target)
     if table is None:
         raise _vanished(target)
@@ -252,7 +270,7 @@ def _done_before(spark: SparkSession, target: Target, commit: Commit) -> Applied
     figures = row["operationMetrics"]
     return Applied(
         Standing(table_state(table)[0], row["version"]),
-        inserted=int(figures.get("numTargetRowsInserted", 0)),
+        inserted=int(figures.get("numTargetRowsInserted", figures.get("numOutputRows", 0))),
         updated=int(figures.get("numTargetRowsUpdated", 0)),
         deleted=int(figures.get("numTargetRowsDeleted", 0)),
     )

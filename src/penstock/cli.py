@@ -55,6 +55,28 @@ _Full = Annotated[bool, typer.Option("--full-listing", help="Look at every direc
 
 
 @app.command()
+def demo(
+    folder: Annotated[Path, typer.Argument(help="Where the feed and the tables go.")] = Path("penstock-demo"),
+    seed: Annotated[int, typer.Option("--seed", help="Makes the bank; the same seed gives the same feed.")] = 1,
+    rounds: Annotated[int, typer.Option("--rounds", help="How many times the feed grows.")] = 5,
+    output: _Output = Output.text,
+) -> None:
+    """Tour a bank's changefeed: late, doubled, straddling, killed, and exact."""
+    from penstock.demo import live, render, run_demo  # noqa: PLC0415 - pyspark is imported only by verbs that need it
+
+    if output is Output.json:
+        report = run_demo(folder, seed=seed, rounds=rounds, say=lambda text: _TALK.print(text, markup=False))
+        _print(report.to_dict())
+    else:
+        out = Console(highlight=False)
+        with live(out, _TALK) as (say, finished):
+            report = run_demo(folder, seed=seed, rounds=rounds, say=say, finished=finished)
+        render(report, out)
+    if not report.exact:
+        raise typer.Exit(1)
+
+
+@app.command()
 def plan(
     config: _Config = None,
     feed: _Feed = None,
@@ -65,7 +87,7 @@ def plan(
     output: _Output = Output.text,
 ) -> None:
     """Say what a run would do now, and why; write nothing."""
-    from penstock.ops.plan import plan_dict, plan_text  # noqa: PLC0415 - pyspark is imported only by verbs that need it
+    from penstock.ops.plan import plan_dict, plan_text  # noqa: PLC0415
 
     pipeline = _pipeline(config)
     plans = pipeline.plan(_spark(), feeds=feed, tables=tables, until=until, first=first, full_listing=full_listing)

@@ -114,9 +114,9 @@ class Ledger:
         files = self._of("files", feed)
         if since is not None:
             files = files.where(F.col("lower") >= since.sortable)
-        won = self._of("loads", feed).where(F.col("event") == "consumed").select("run").distinct()
-        rows = files.join(won, "run", "left_semi").select("path", "size").collect()
-        known = {row.path: row.size for row in rows}
+        # Two plain scans: a join would start three more jobs for the same few rows.
+        won = {row.run for row in self._of("loads", feed).where(F.col("event") == "consumed").select("run").collect()}
+        known = {row.path: row.size for row in files.select("run", "path", "size").collect() if row.run in won}
         for file in held:
             known.pop(file.path, None)
         return known

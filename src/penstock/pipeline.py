@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from penstock import config as configuration
-from penstock.apply import Applied, Commit, Target, merge, prepare, standing
+from penstock.apply import Applied, Commit, Target, append, merge, prepare, standing
 from penstock.errors import ConfigError, FileUnreadableError, ParseError, PenstockError, RowError, TargetError
 from penstock.failpoint import reach
 from penstock.feeds import FAULT, FILE, SET_ASIDE, Feed, Listing
@@ -364,16 +364,24 @@ class _FeedRun:
 
     def _move(self, table: str, load: Load, read: _Read) -> Applied:
         target = self._targets[table]
-        prepare(self._spark, target)
+        empty = prepare(self._spark, target)
         commit = Commit(
             f"penstock/{self._pipeline}/{self.name}/{table}", load.number * _STEPS, load.number, str(load.end)
         )
         reach(f"before-commit:{table}")
         winners = self._winners(table, load, read)
         try:
-            applied = merge(
-                self._spark, target, winners, commit=commit, version_of=self._feed.version_of, bounds=read.bounds
-            )
+            if empty:
+                applied = append(self._spark, target, winners, commit=commit)
+            else:
+                applied = merge(
+                    self._spark,
+                    target,
+                    winners,
+                    commit=commit,
+                    version_of=self._feed.version_of,
+                    bounds=read.bounds,
+                )
         except PenstockError as error:
             raise error.at(feed=self.name, table=table) from error
         reach(f"committed:{table}")

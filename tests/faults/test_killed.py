@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable as RustTable
 
 from penstock.pipeline import Pipeline
-from support.feedtree import SCHEMA, FeedTree
+from support.feedtree import DATED, SCHEMA, FeedTree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,13 +32,12 @@ STEPS = [
     "before-consume",
     "consumed",
 ]
-ODD = SCHEMA.replace("v STRING NULL", "v STRING NULL,\n\td DATE NULL")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_a_run_killed_at_any_step_is_finished_by_the_next(step: str, spark: SparkSession, tmp_path: Path) -> None:
-    tree = FeedTree(tmp_path, {"a": ODD, "b": SCHEMA})
+    tree = FeedTree(tmp_path, {"a": DATED, "b": SCHEMA})
     tree.write("a", [(1, "old", 1), (2, "two", 1)])
     tree.write("b", [(1, "old", 1)])
     tree.resolve(2)
@@ -52,7 +51,7 @@ def test_a_run_killed_at_any_step_is_finished_by_the_next(step: str, spark: Spar
     tree.resolve(5)
     killed = subprocess.run(
         [sys.executable, "-m", "penstock", "run", "-c", str(tree.config)],
-        env={**os.environ, "PENSTOCK_FAILPOINT": step},
+        env={**os.environ, "PENSTOCK_FAILPOINT": step, "TZ": "America/New_York"},
         capture_output=True,
         check=False,
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import yaml
 from deltalake import DeltaTable as RustTable
 
+from penstock.demo.changefeed import DataFile, Event, Resolved
 from penstock.position import Hlc
 
 if TYPE_CHECKING:
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = "CREATE TABLE public.t (\n\tid INT8 NOT NULL,\n\tv STRING NULL,\n\tCONSTRAINT t_pkey PRIMARY KEY (id ASC)\n)"
+DATED = SCHEMA.replace("v STRING NULL", "v STRING NULL,\n\td DATE NULL")
 BASE = 1_770_067_700
 #: A row: key, value (None deletes), seconds after BASE.
 Row = tuple[int, "str | None", float]
 
 
 class FeedTree:
-    """Tables of `id INT8, v STRING`; seconds are counted from BASE."""
+    """Tables of `id INT8, v STRING` (and `d DATE`); seconds are counted from BASE."""
 
     def __init__(self, place: Path, tables: dict[str, str]) -> None:
         self.place = place
@@ -31,35 +32,26 @@ class FeedTree:
         self.feed.mkdir()
         for name, ddl in tables.items():
             (place / f"{name}.sql").write_text(ddl)
-        feeds = {
-            "crdb": {"kind": "cockroachdb", "path": "feed", "tables": {name: {"ddl": f"{name}.sql"} for name in tables}}
-        }
+        configured = {name: {"ddl": f"{name}.sql"} for name in tables}
+        feeds = {"crdb": {"kind": "cockroachdb", "path": "feed", "tables": configured}}
         self.config.write_text(yaml.safe_dump({"name": "test", "destination": {"path": "lake"}, "feeds": feeds}))
 
-    def write(
-        self, table: str, rows: Iterable[Row], *, named: float | None = None, session: str = "56087568dba1e6b8"
-    ) -> Path:
+    def write(self, table: str, rows: Iterable[Row], *, named: float | None = None) -> Path:
         """Add a data file, named at its oldest row unless told otherwise."""
         rows = list(rows)
-        return self.write_lines(
-            table,
-            [line(*row) for row in rows],
-            named=min(r[2] for r in rows) if named is None else named,
-            session=session,
-        )
+        lower = hlc(min(at for _, _, at in rows) if named is None else named)
+        events = [Event(table, (key,), hlc(at), None if v is None else {"id": key, "v": v}) for key, v, at in rows]
+        return self._add(self._file(table, lower, tuple(events)))
 
-    def write_lines(self, table: str, lines: Iterable[str], *, named: float, session: str = "56087568dba1e6b8") -> Path:
+    def write_lines(self, table: str, lines: Iterable[str], *, named: float) -> Path:
         """Add a data file of these lines."""
-        self._files += 1
-        path = self._dated(hlc(named)) / f"{hlc(named).name}-{session}-1-1-{self._files:08x}-{table}-1.ndjson"
-        path.write_text("".join(f"{text}\n" for text in lines))
+        path = self._add(self._file(table, hlc(named), ()))
+        path.write_text("".join(f"{line}\n" for line in lines))
         return path
 
     def resolve(self, at: float) -> Path:
         """Add a RESOLVED file."""
-        path = self._dated(hlc(at)) / f"{hlc(at).name}.RESOLVED"
-        path.write_text(json.dumps({"resolved": str(hlc(at))}))
-        return path
+        return self._add(Resolved(hlc(at)))
 
     def target(self, table: str) -> Path:
         return self.place / "lake" / table
@@ -78,16 +70,16 @@ class FeedTree:
         logs = (self.place / "lake").rglob("_delta_log")
         return {str(log.parent.relative_to(self.place)): RustTable(str(log.parent)).version() for log in logs}
 
-    def _dated(self, at: Hlc) -> Path:
-        path = self.feed / f"{at.instant:%Y-%m-%d}"
-        path.mkdir(exist_ok=True)
+    def _file(self, table: str, lower: Hlc, events: tuple[Event, ...]) -> DataFile:
+        self._files += 1
+        return DataFile(lower, "56087568dba1e6b8", 1, 1, self._files, table, events)
+
+    def _add(self, file: DataFile | Resolved) -> Path:
+        path = self.feed / file.path
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(file.content)
         return path
 
 
 def hlc(seconds: float) -> Hlc:
     return Hlc(BASE * 10**9 + round(seconds * 10**9))
-
-
-def line(key: int, value: str | None, at: float) -> str:
-    after = None if value is None else {"id": key, "v": value}
-    return json.dumps({"after": after, "key": [key], "updated": str(hlc(at))})
