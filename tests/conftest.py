@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from penstock.session import session
+from penstock.session import SMALL_DATA, session
 from support import CONFORMANCE
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.session.timeZone": "Pacific/Auckland",
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.local.dir": str(scratch / "local"),
-            # Short lives: the first compiler is enough, and leaves the cores to the tests.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            **SMALL_DATA,
         },
     )
     yield started

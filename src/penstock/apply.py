@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DecimalType, IntegerType, LongType, ShortType, StringType, StructType
 
 from penstock.errors import HeldError, TargetError
 from penstock.ordering import column, quoted, tie_error
-from penstock.storage import last_commit, table_state
+from penstock.session import own_session
+from penstock.storage import SPARK_ERRORS, last_commit, table_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +71,7 @@ class Commit:
 
     def session(self, spark: SparkSession) -> SparkSession:
         """Return a session of its own: the settings hold for every Delta write of a session."""
-        own = spark.newSession()
+        own = own_session(spark)
         own.conf.set("spark.databricks.delta.write.txnAppId", self.application)
         own.conf.set("spark.databricks.delta.write.txnVersion", str(self.version))
         own.conf.set("spark.databricks.delta.commitInfo.userMetadata", self.tag)
@@ -249,7 +250,7 @@ def _run(action: Callable[[], Any]) -> Any:
     """Write, again after a conflict; two rows that claim one place are an error of their own."""
     try:
         return _conflicts_again(action)
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         tie = tie_error(error)
         if tie is None:
             raise

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from penstock import config as configuration
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import ConfigError, LoadTakenError, PenstockError
 from penstock.session import jvm_log_path, session
 
 if TYPE_CHECKING:
@@ -111,11 +111,16 @@ def run(
     """Move every target to its feed's watermark."""
     pipeline = _pipeline(config)
     spark = _spark()
+    options = {"feeds": feed, "tables": tables, "until": until, "first": first, "full_listing": full_listing}
     set_aside = 0
     for _ in _rounds(watch):
-        report = pipeline.run(
-            spark, feeds=feed, tables=tables, until=until, first=first, full_listing=full_listing, progress=_progress
-        )
+        try:
+            report = pipeline.run(spark, **options, progress=_progress)
+        except LoadTakenError as error:
+            if watch is None:
+                raise
+            _TALK.print(f"penstock: {error}", markup=False, soft_wrap=True)
+            continue
         set_aside += report.set_aside
         if output is Output.json:
             _print(report.to_dict())

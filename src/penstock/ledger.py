@@ -13,7 +13,9 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     LongType,
@@ -128,17 +130,14 @@ class Ledger:
             LoadTakenError: Another run registered this load first; its files count, ours do not.
         """
         self._create()
-        files = [
-            (self._pipeline, feed, load.run, file.table, file.path, file.size, file.lower.sortable)
-            for file in load.files
-        ]
+        files = [{"pipeline": self._pipeline, "feed": feed, "run": load.run, **_file(file)} for file in load.files]
         self._append("files", files, f"{feed}/{load.run}", 1)
         reach("files-written")
         tables = [
             {"table": t, "start": _text(at), "position": str(load.end), "target": targets[t]}
             for t, at in load.starts.items()
         ]
-        row = self._row(feed, load, "registered", tables, load_files=len(load.files))
+        row = self._row(feed, load, "registered", tables)
         if not self._append("loads", [row], feed, 2 * load.number):
             raise _taken(feed, load.number)
 
@@ -168,7 +167,7 @@ class Ledger:
             }
             for one in cut
         ]
-        row = self._row(feed, load, event, tables, held, len(load.files))
+        row = self._row(feed, load, event, tables, held)
         self._create()
         if not self._append("loads", [row], feed, 2 * load.number + 1):
             raise _taken(feed, load.number)
@@ -215,22 +214,21 @@ class Ledger:
         event: str,
         tables: Sequence[Mapping[str, Any]],
         held: Iterable[FeedFile] = (),
-        load_files: int = 0,
-    ) -> tuple[Any, ...]:
-        return (
-            self._pipeline,
-            feed,
-            load.number,
-            event,
-            load.run,
-            datetime.now(timezone.utc),
-            str(load.end),
-            load_files,
-            [tuple(table.get(name) for name in _TABLE.names) for table in tables],
-            [(file.table, file.path, file.size, file.lower.sortable) for file in held],
-        )
+    ) -> dict[str, Any]:
+        return {
+            "pipeline": self._pipeline,
+            "feed": feed,
+            "load": load.number,
+            "event": event,
+            "run": load.run,
+            "at": datetime.now(timezone.utc),
+            "end": str(load.end),
+            "files": len(load.files),
+            "tables": tables,
+            "held": [_file(file) for file in held],
+        }
 
-    def _append(self, name: str, rows: Sequence[tuple[Any, ...]], transaction: str, version: int) -> bool:
+    def _append(self, name: str, rows: Sequence[Mapping[str, Any]], transaction: str, version: int) -> bool:
         """Append once per transaction and version; return False if that was done before, by whomever.
 
         Delta passes over such a write without a word, so a session of its own tells whether there was a commit.
@@ -239,7 +237,9 @@ class Ledger:
 
         own = self._spark.newSession()
         try:
-            self._write(name, own.createDataFrame(rows, _SCHEMAS[name]).coalesce(1), transaction, version)
+            # As an Arrow table rows go to the JVM as they are; a list of them would start Python workers.
+            table = pa.Table.from_pylist(list(rows), schema=to_arrow_schema(_SCHEMAS[name], timezone="UTC"))
+            self._write(name, own.createDataFrame(table, _SCHEMAS[name]).coalesce(1), transaction, version)
         except DeltaConcurrentModificationException:
             return False
         return last_commit(own) is not None
@@ -287,6 +287,10 @@ def _closed(row: Row) -> FeedState:
         held=tuple(FeedFile(one.table, one.path, one.size, Hlc.parse(one.lower)) for one in row.held),
         closed_at=row["at"].timestamp(),
     )
+
+
+def _file(file: FeedFile) -> dict[str, Any]:
+    return {"table": file.table, "path": file.path, "size": file.size, "lower": file.lower.sortable}
 
 
 def _text(position: Hlc | None) -> str | None:

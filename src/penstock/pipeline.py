@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import logging
+import re
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock import config as configuration
@@ -26,16 +27,15 @@ from penstock.load import FeedFile, FeedState, Load, Selection, TableCut, select
 from penstock.ordering import column, newest
 from penstock.position import Hlc
 from penstock.report import FeedReport, RunReport, TableReport
-from penstock.storage import Storage
+from penstock.session import own_session
+from penstock.storage import SPARK_ERRORS, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Row, SparkSession
 
     from penstock.config import Config
-
-log = logging.getLogger(__name__)
 
 _STEPS = 1_000_000
 _THREADS = 8
@@ -165,17 +165,18 @@ class _FeedRun:
         progress: Callable[[str, str, str], None],
     ) -> None:
         self.name = name
-        self._spark = spark
+        self._spark = own_session(spark)
         self._settings = config.feeds[name]
         self._until = until
         self._first = first
         self._full_listing = full_listing
         self._progress = progress
         self._pipeline = config.name
-        self._feed: Feed = open_feed(config, name, spark)
+        self._feed: Feed = open_feed(config, name, self._spark)
         self._targets = {table: target(config, name, table, self._feed) for table in self._feed.tables}
         self._tables = [table for table in self._targets if only is None or table in only]
-        self._ledger = Ledger(spark, config.ledger, config.name)
+        self._ledger = Ledger(self._spark, config.ledger, config.name)
+        self._kept: list[DataFrame] = []
 
     def plan(self) -> FeedPlan:
         """Decide what to do: the watermark is read first, then the files are listed."""
@@ -279,11 +280,13 @@ class _FeedRun:
             reach("decoded")
             moving = [table for table, read in reads.items() if read.in_interval]
             done = dict(_each(lambda table: (table, self._move(table, load, reads[table])), moving))
-            self._set_aside(load, reads)
+            aside = self._set_aside(load, reads)
         finally:
-            for read in reads.values():
-                read.changes.unpersist()
+            for rows in self._kept:
+                rows.unpersist()
         cut, counts = self._cut(plan.state, load, reads, done)
+        for table in aside:
+            counts[table]["set_aside"] = aside[table]
         held = [f for f in plan.state.held if f.table not in load.starts] + [
             f for read in reads.values() for f in read.held
         ]
@@ -317,6 +320,7 @@ class _FeedRun:
         """Decode a table's files once and look at every row: faults, held files, cells set aside, the keys' bounds."""
         start, end = load.starts[table], load.end
         rows = self._feed.read(self._spark, table, files).persist(StorageLevel.MEMORY_AND_DISK)
+        self._kept.append(rows)
         version = F.col("_commit_version")
         after_start = F.lit(True) if start is None else version > start.sortable
         wanted = after_start & (version <= end.sortable)
@@ -333,13 +337,11 @@ class _FeedRun:
         )
         try:
             found = counted.collect()
-        except PySparkException as error:
-            rows.unpersist()
+        except SPARK_ERRORS as error:
             raise _unreadable(error, self.name, table) from error
         by_url = {self._feed.url(file): file for file in files}
         for row in sorted(found, key=lambda one: str(one[FILE])):
             if row["fault"] is not None:
-                rows.unpersist()
                 raise self._fault(table, by_url[row[FILE]], row["fault"])
         self._progress(self.name, table, "decoded")
         bounds = [(row["least"], row["most"]) for row in found if row["least"] is not None]
@@ -388,24 +390,27 @@ class _FeedRun:
         self._progress(self.name, table, "committed")
         return applied
 
-    def _set_aside(self, load: Load, reads: Mapping[str, _Read]) -> None:
-        """Keep the cells of the winning rows that have no equivalent, all tables in one commit."""
-        cells = None
+    def _set_aside(self, load: Load, reads: Mapping[str, _Read]) -> dict[str, int]:
+        """Keep the cells of the winning rows that have no equivalent, all tables in one commit; return their number."""
+        parts = []
         for table, read in reads.items():
-            if not read.set_aside:
-                continue
-            key = F.to_json(F.array(*[column(name).cast("string") for name in self._targets[table].key]))
-            one = self._winners(table, load, read).select(
-                F.lit(table).alias("table"),
-                key.alias("key"),
-                F.col(FILE).alias("file"),
-                column(self._targets[table].position_column).alias("position"),
-                F.inline(F.col(SET_ASIDE)),
-            )
-            cells = one if cells is None else cells.unionByName(one)
-        if cells is not None:
-            self._ledger.set_aside(cells, self.name, load)
-            reach("set-aside")
+            if read.set_aside:
+                key = F.to_json(F.array(*[column(name).cast("string") for name in self._targets[table].key]))
+                parts.append(
+                    self._winners(table, load, read).select(
+                        F.lit(table).alias("table"),
+                        key.alias("key"),
+                        F.col(FILE).alias("file"),
+                        column(self._targets[table].position_column).alias("position"),
+                        F.inline(F.col(SET_ASIDE)),
+                    )
+                )
+        if not parts:
+            return {}
+        cells = reduce(DataFrame.unionByName, parts)
+        self._ledger.set_aside(cells, self.name, load)
+        reach("set-aside")
+        return {row["table"]: row["count"] for row in cells.groupBy("table").count().collect()}
 
     def _cut(
         self, state: FeedState, load: Load, reads: Mapping[str, _Read], done: Mapping[str, Applied]
@@ -434,7 +439,6 @@ class _FeedRun:
                     "replays": read.replays,
                     "above": read.above,
                     "collapsed": read.in_interval - sum(moved),
-                    "set_aside": read.set_aside,
                 }
         return list(cut.values()), counts
 
@@ -507,14 +511,14 @@ def _each(action: Callable[[Any], _T], items: Iterable[Any]) -> list[_T]:
         return [future.result() for future in [pool.submit(action, item) for item in todo]]
 
 
-def _unreadable(error: PySparkException, feed: str, table: str) -> FileUnreadableError:
-    text = str(error)
-    at = text.find("file:") if "file:" in text else -1
+def _unreadable(error: Exception, feed: str, table: str) -> FileUnreadableError:
+    named = re.search(r"(?:reading file|File|Path does not exist:) (\S+://?.+?)[.,]?(?:\s|$)", str(error))
+    first = next((line.strip() for line in str(error).splitlines() if "Exception" in line), str(error))
     return FileUnreadableError(
-        f"A file cannot be read: {text[:500]}",
+        f"A file cannot be read: {first[:400]}",
         feed=feed,
         table=table,
-        file=text[at:].split(maxsplit=1)[0].rstrip(".") if at >= 0 else None,
+        file=named[1] if named else None,
         hint="Nothing was applied. Put the file right or take it away, and run again.",
     )
 

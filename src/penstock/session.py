@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 _JAVA = (17, 21)
+#: Settings for a short life with little data (tests, the demo): compiling would take longer than running.
+SMALL_DATA = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 def local_settings() -> dict[str, str]:
@@ -85,6 +91,17 @@ def session(
             ) from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def own_session(spark: SparkSession) -> SparkSession:
+    """Return a new session of the same application in which nothing depends on what the caller has set."""
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    own.conf.set("spark.sql.ansi.enabled", "true")
+    own.conf.set("spark.sql.caseSensitive", "false")
+    # The default, INT96, is read wrong by others before 1678 and after 2262.
+    own.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    return own
 
 
 def jvm_log_path() -> Path:

@@ -10,6 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
 from penstock.errors import StorageError
 
 if TYPE_CHECKING:
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
     from delta import DeltaTable
     from pyspark.sql import SparkSession
+
+#: What Spark raises: its own errors, and the JVM's that it does not translate (failed jobs among them).
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
 _GLOB = re.compile(r"([\\{}\[\]*?,])")
 _STATUS = re.compile(r"\{path=(?P<path>.*?); isDirectory=(?P<dir>true|false)(?:; length=(?P<size>\d+))?; ", re.DOTALL)
@@ -53,7 +59,7 @@ class Storage:
         where = self._path(directory)
         try:
             statuses = where.getFileSystem(self._conf).listStatus(where)
-        except self._errors() as error:
+        except SPARK_ERRORS as error:
             missing = "FileNotFoundException" in str(error) or "NoSuchFile" in str(error)
             if missing and directory:
                 return []
@@ -77,7 +83,7 @@ class Storage:
         root = self._path("")
         try:
             return str(root.getFileSystem(self._conf).makeQualified(root).toString()).rstrip("/")
-        except self._errors() as error:
+        except SPARK_ERRORS as error:
             raise StorageError(f"{self.root} cannot be reached: {_first_line(error)}.") from error
 
     def _path(self, relative: str) -> Any:
@@ -100,13 +106,6 @@ class Storage:
         if len(found) == len(statuses):
             return found
         return [(str(one.getPath().toString()), int(one.getLen()), bool(one.isDirectory())) for one in statuses]
-
-    @staticmethod
-    def _errors() -> tuple[type[Exception], ...]:
-        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only where a JVM is
-        from pyspark.errors import PySparkException  # noqa: PLC0415
-
-        return (Py4JJavaError, PySparkException)
 
 
 def table_state(table: DeltaTable) -> tuple[str, int]:

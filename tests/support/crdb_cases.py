@@ -149,7 +149,8 @@ def compare(case: Case, outcome: Any, one: dict[str, Any], place: Path, where: s
             tuple(plain(v, kinds.get(c)) for c, v in zip(expected["columns"], row, strict=True))
             for row in expected["rows"]
         ]
-        assert sorted(shown, key=repr) == sorted(wanted, key=repr), f"{where}: rows of {name}"
+        extra, missing = [row for row in shown if row not in wanted], [row for row in wanted if row not in shown]
+        assert sorted(shown, key=repr) == sorted(wanted, key=repr), f"{where}, {name}: {extra=} {missing=}"
     assert set_aside(place) >= {
         (cell["table"], tuple(cell["key"]), cell["column"], cell["text"]) for cell in one.get("set_aside", ())
     }, f"{where}: set aside"
