@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from penstock.session import SMALL_DATA, session
+from penstock.sessions import SMALL_DATA, session
 from support import CONFORMANCE
 
 if TYPE_CHECKING:

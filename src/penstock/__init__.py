@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.pipeline import Pipeline
-    from penstock.session import session
+    from penstock.sessions import session
 
 _HOME = {
     "PenstockError": "penstock.errors",
     "Pipeline": "penstock.pipeline",
-    "session": "penstock.session",
+    "session": "penstock.sessions",
 }
 
 __all__ = ["PenstockError", "Pipeline", "session"]

@@ -14,7 +14,7 @@ from pyspark.sql.types import ByteType, DecimalType, IntegerType, LongType, Shor
 
 from penstock.errors import HeldError, TargetError
 from penstock.ordering import column, quoted, tie_error
-from penstock.session import own_session
+from penstock.sessions import own_session
 from penstock.storage import SPARK_ERRORS, last_commit, table_state
 
 if TYPE_CHECKING:

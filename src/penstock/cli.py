@@ -14,7 +14,7 @@ from rich.console import Console
 
 from penstock import config as configuration
 from penstock.errors import ConfigError, LoadTakenError, PenstockError
-from penstock.session import jvm_log_path, session
+from penstock.sessions import jvm_log_path, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,7 +27,7 @@ from penstock.load import FeedFile, FeedState, Load, Selection, TableCut, select
 from penstock.ordering import column, newest
 from penstock.position import Hlc
 from penstock.report import FeedReport, RunReport, TableReport
-from penstock.session import own_session
+from penstock.sessions import own_session
 from penstock.storage import SPARK_ERRORS, Storage
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import sys
 
 from penstock.errors import PenstockError
 from penstock.pipeline import Pipeline
-from penstock.session import jvm_log_path, session
+from penstock.sessions import jvm_log_path, session
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from deltalake import DeltaTable as RustTable
+from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
 from penstock.pipeline import Pipeline
@@ -24,7 +25,7 @@ from penstock.pipeline import Pipeline
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
 
 JSON_NUMBERS = {"parse_float": str, "parse_int": str}
 
@@ -168,7 +169,7 @@ def tables(case: Case, place: Path) -> dict[str, tuple[list[str], list[tuple[Any
         path = target_path(case, place, name)
         if not (path / "_delta_log").is_dir():
             continue
-        table = RustTable(str(path)).to_pyarrow_table()
+        table = read(path)
         ddl = max(case.facts["tables"][name]["ddl"].items(), key=lambda item: int(item[0]))[1]
         rows = [
             tuple(shown(column, value, ddl) for column, value in zip(table.column_names, row, strict=True))
@@ -178,13 +179,26 @@ def tables(case: Case, place: Path) -> dict[str, tuple[list[str], list[tuple[Any
     return found
 
 
+def read(path: Path) -> pa.Table:
+    """Read a target by delta-rs; by Spark where columns are mapped, which delta-rs' Arrow reader does not follow."""
+    rust = RustTable(str(path))
+    if "delta.columnMapping.mode" in rust.metadata().configuration:
+        return SparkSession.active().read.format("delta").load(str(path)).toArrow()
+    return rust.to_pyarrow_table()
+
+
 def delta_types(case: Case, place: Path, name: str) -> dict[str, Any]:
     path = target_path(case, place, name)
     if not (path / "_delta_log").is_dir():
         return {}
     ddl = max(case.facts["tables"][name]["ddl"].items(), key=lambda item: int(item[0]))[1]
-    kinds = {one.name: str(getattr(one.type, "type", one.type)) for one in RustTable(str(path)).schema().fields}
+    kinds = {one.name: element(one.type) for one in RustTable(str(path)).schema().fields}
     return {column: "jsonb" if is_jsonb(column, ddl) else kind for column, kind in kinds.items()}
+
+
+def element(kind: Any) -> str:
+    """The name of a type, of an array its elements'."""
+    return element(kind.element_type) if hasattr(kind, "element_type") else str(kind.type)
 
 
 def is_jsonb(column: str, ddl: str) -> bool:
@@ -222,9 +236,7 @@ def plain(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, list):
-        return tuple(
-            plain(one, None if kind is None else "double" if "double" in str(kind) else "string") for one in value
-        )
+        return tuple(plain(one, kind) for one in value)
     if kind == "jsonb":
         return json.dumps(json.loads(value, **JSON_NUMBERS), sort_keys=True)
     if kind in ("double", "float"):

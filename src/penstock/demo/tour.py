@@ -167,7 +167,7 @@ def run_demo(
         ConfigError: The folder holds something that is not a demo's, or the rounds are too few.
         PenstockError: A run failed, or the one to be killed was not.
     """
-    from penstock.session import SMALL_DATA, jvm_log_path, session  # noqa: PLC0415 - importing the demo must not need Spark
+    from penstock.sessions import SMALL_DATA, jvm_log_path, session  # noqa: PLC0415 - importing the demo must not need Spark
 
     if rounds < FEWEST_ROUNDS:
         raise ConfigError(
