@@ -48,14 +48,11 @@ def newest(changes: DataFrame, *, key: Sequence[str], order: Sequence[str], besi
     reduced = changes.groupBy(*[column(name) for name in key]).agg(F.max(winner).alias("_w"), F.max(rival).alias("_r"))
     tied = F.col("_w")["_content"] != F.bitwise_not(F.col("_r")["_content"])
     message = F.concat(F.lit(_TIE), F.to_json(F.array(*[column(name).cast("string") for name in key])))
-
-    def value(name: str) -> Column:
-        if name in key:
-            return column(name)
-        field = F.col("_w").getField(name)
-        return F.when(tied, F.raise_error(message)).otherwise(field) if name == order[0] else field
-
-    return reduced.select(*[value(name).alias(name) for name in changes.columns])
+    # In a filter it is evaluated for every row, whichever columns the query goes on with.
+    settled = reduced.where(F.when(tied, F.raise_error(message).cast("boolean")).otherwise(F.lit(True)))
+    return settled.select(
+        *[column(name) if name in key else F.col("_w").getField(name).alias(name) for name in changes.columns]
+    )
 
 
 def tie_error(error: Exception) -> OrderTieError | None:

@@ -118,8 +118,8 @@ def table_state(table: DeltaTable) -> tuple[str, int]:
 
 def last_commit(spark: SparkSession) -> int | None:
     """Return the version of the last Delta commit that this very session made; None if it made none."""
-    version = int(spark.conf.get("spark.databricks.delta.lastCommitVersionInSession", "-1") or -1)
-    return version if version >= 0 else None
+    version = spark.conf.getAll.get("spark.databricks.delta.lastCommitVersionInSession")
+    return None if version is None else int(version)
 
 
 def _first_line(error: Exception) -> str:

@@ -270,9 +270,12 @@ def run_and_kill(config: Path) -> None:
 
     Returns when its JVM is gone too: that holds the other end of the pipe.
     """
+    from penstock.sessions import SMALL_DATA  # noqa: PLC0415 - importing the demo must not need Spark
+
+    settings = [*(f'--conf "{name}={value}"' for name, value in SMALL_DATA.items()), "pyspark-shell"]
     child = subprocess.run(
         [sys.executable, "-m", "penstock", "run", "-c", str(config)],
-        env={**os.environ, "PENSTOCK_FAILPOINT": "committed:accounts"},
+        env={**os.environ, "PENSTOCK_FAILPOINT": "committed:accounts", "PYSPARK_SUBMIT_ARGS": " ".join(settings)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,

@@ -30,9 +30,6 @@ LINES = {
     "5": "ROW_NOT_JSON",
     "not json": "ROW_NOT_JSON",
     '{"__crdb__": {"key": [1], "updated": "1.0000000000"}, "id": 1}': "ROW_BARE",
-    f"{{{TAIL}}}": "ROW_NO_AFTER",
-    "{}": "ROW_NO_AFTER",
-    '{"resolved": "1.0000000000"}': "ROW_NO_AFTER",
     f'{{"after": 5, {TAIL}}}': "ROW_AFTER",
     f'{{"after": [1], {TAIL}}}': "ROW_AFTER",
     f'{{"after": null, "key": {{"id": 1}}, "op": "u", "source": {{"ts_hlc": "{AT}"}}}}': "ROW_AFTER",
@@ -179,11 +176,15 @@ def test_a_hash_sharded_key_may_carry_its_shard(spark: SparkSession, tmp_path: P
     ]
 
 
-def test_strays_are_the_lines_that_the_reader_passes_over(spark: SparkSession) -> None:
+def test_strays_are_the_lines_that_the_reader_passes_over(spark: SparkSession, tmp_path: Path) -> None:
     good = f'{{"after": null, {TAIL}}}'
-    lines = [good, "", " ", "[]", f"[{good}]", good + good, f"{good} x}}", f"{good}, {good}"]
-    frame = spark.createDataFrame([(line,) for line in lines], "value STRING")
-    assert [row["value"] for row in ndjson.strays(frame).collect()] == lines[3:]
+    fine = [good, f'{{"after": {{"id": 1, "v": "}} {{", "j": [{{}}, {{}}]}}, {TAIL}}}', "", "  "]
+    no_object = ["[]", "null", f"[{good}]", good + good, f"{good} x}}", f"{good}, {good}"]
+    no_after = [f"{{{TAIL}}}", "{}", '{"resolved": "1.0000000000"}', '{"key": ["\\"after\\""]}']
+    path = tmp_path / "lines.ndjson"
+    path.write_text("".join(f"{line}\n" for line in [*fine, *no_object, *no_after]))
+    found = [tuple(row["_fault"]) for row in ndjson.strays(spark, [str(path)]).collect()]
+    assert found == [("ROW_NOT_JSON", line[:200]) for line in no_object] + [("ROW_NO_AFTER", line) for line in no_after]
 
 
 def test_a_plain_table_is_parsed_once_and_without_python(spark: SparkSession, tmp_path: Path) -> None:

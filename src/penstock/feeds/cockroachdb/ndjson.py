@@ -9,7 +9,8 @@ which the reader keeps for records that do not match the schema (`_line`):
 * whether a JSONB value is the string "true" or the literal true. For tables with such columns `updated` is read as
   BOOLEAN: no record matches, and every line is kept.
 
-The reader skips blank lines and `[]`, and ignores what follows a complete object on its line; `strays` finds those.
+The reader skips blank lines and `[]`, ignores what follows a complete object on its line, and does not tell an absent
+`after` from null; `strays` finds those lines.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 _LINE = "_line"
 _TEXT = st.StringType()
-# In a row object only if `after` itself is absent, which the reader would else not tell from null.
-_ABSENT = "__crdb__absent"
+# Where one object may end and another thing follow: rare inside a good line, and then it is parsed to be sure.
+_MAY_FOLLOW = r'\}\s*([^,\}\]\s]|,\s*[^"\s])'
 _JSON_NULL = r'^\{\s*"__crdb_json_null__"\s*:\s*true\s*\}$'
 
 
@@ -40,8 +41,7 @@ def read_schema(schema: TableSchema, family: Family | None = None, *, before: bo
     """Return what to read a table's files as; `decode` understands no other."""
     columns = rows.columns_of(schema, family)
     cells = [st.StructField(column.name, types.json_type(column.type)) for column in columns]
-    row = st.StructType([*cells, st.StructField(_ABSENT, _TEXT)])
-    after = st.StructField("after", row, metadata=_when_absent(columns))
+    after = st.StructField("after", st.StructType(cells))
     # An enriched key is an object: it never matches, so that the line is kept.
     key = st.StructField("key", st.ArrayType(_TEXT))
     members = [after, key, st.StructField("op", _TEXT), st.StructField("source", _struct(ts_hlc=_TEXT))]
@@ -139,9 +139,10 @@ def decode(
 
 
 def strays(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Find what the reader passes over in silence: lines that are not exactly one JSON object. Lazy.
+    """Find what the reader passes over in silence: lines that are not exactly one JSON object with `after`. Lazy.
 
-    Only a line in which one object may follow another is parsed again; the others are judged by their ends.
+    Lines are judged by their ends and by the member's name, which cannot stand inside a JSON string; only those in
+    which something may follow an object are parsed.
 
     Returns:
         `_file` and `_fault` of each such line; blank lines are not among them.
@@ -150,8 +151,9 @@ def strays(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     value = sf.col("value")
     whole = sf.from_json(sf.concat(sf.lit('{"r":'), value, sf.lit("}")), "r STRUCT<updated: STRING>").getField("r")
     ends = value.startswith("{") & value.endswith("}")
-    stray = (value != "") & (~ends | (value.rlike(r"\}\s*\{") & whole.isNull()))
-    return lines.where(stray).select("_file", rows.fault("ROW_NOT_JSON", value).alias("_fault"))
+    stray = ~ends | (value.rlike(_MAY_FOLLOW) & whole.isNull())
+    code = sf.when(stray, "ROW_NOT_JSON").when(~value.contains('"after"'), "ROW_NO_AFTER")
+    return lines.where((value != "") & code.isNotNull()).select("_file", rows.fault(code, value).alias("_fault"))
 
 
 def _member(name: str) -> SparkColumn:
@@ -201,14 +203,13 @@ def _code(schema: TableSchema, columns: Sequence[Column], enriched: SparkColumn)
     kept_after = sf.coalesce(
         *(sf.try_variant_get(document, path, "variant") for path in ("$.payload.after", "$.after"))
     )
-    # The reader says that `after` is absent only of lines that it did not keep.
+    # Of lines that the reader did not keep, `strays` says whether `after` is absent.
     kept_null = after.isNull() & line.isNotNull()
     no_object = _again("key").isNull() & _again("payload", "key").isNull()
     arity = [len(schema.primary_key), len(schema.primary_key) + (schema.shard_at is not None)]
     code = (
         sf.when(line.isNotNull() & sf.col("_again").isNull(), "ROW_NOT_JSON")
         .when(sf.col("_bare").isNotNull(), "ROW_BARE")
-        .when(after.getField(_ABSENT).isNotNull(), "ROW_NO_AFTER")
         .when(kept_null & kept_after.isNull(), "ROW_NO_AFTER")
         .when(kept_null & ~sf.is_variant_null(kept_after), "ROW_AFTER")
         .when(enriched & after.isNull() & (sf.coalesce("_op", sf.lit("")) != "d"), "ROW_AFTER")
@@ -227,12 +228,6 @@ def _code(schema: TableSchema, columns: Sequence[Column], enriched: SparkColumn)
 
 def _documents(columns: Sequence[Column]) -> bool:
     return any(column.type.name == "JSONB" for column in columns)
-
-
-def _when_absent(columns: Sequence[Column]) -> dict[str, str]:
-    """Say what the reader puts for an absent `after`: it is matched by position, so the names do not matter."""
-    nulls = [f"'c{i}', CAST(NULL AS {types.json_type(column.type).simpleString()})" for i, column in enumerate(columns)]
-    return {"EXISTS_DEFAULT": f"named_struct({', '.join([*nulls, repr('absent'), repr('true')])})"}
 
 
 def _again_schema(schema: TableSchema, columns: Sequence[Column]) -> st.StructType:

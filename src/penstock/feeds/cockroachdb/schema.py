@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 #: Names that Penstock or CockroachDB put beside a table's own columns; compared without case, as Delta does.
 RESERVED_NAMES = frozenset(
     {
-        "__crdb__absent",
         "__crdb__before",
         "__crdb__event_type",
         "__crdb__mvcc_timestamp",
