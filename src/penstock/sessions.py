@@ -20,6 +20,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+# Delta's kernel brings these along in other versions than Spark has them; every start would copy them all.
+_SPARK_HAS = (
+    "com.fasterxml.jackson.core",
+    "com.fasterxml.jackson.datatype",
+    "com.github.luben",
+    "com.google.code.findbugs",
+    "commons-logging",
+    "commons-pool",
+    "io.airlift",
+    "javax.annotation",
+    "org.apache.hadoop",
+    "org.apache.logging.log4j",
+    "org.apache.parquet",
+    "org.roaringbitmap",
+    "org.slf4j",
+    "org.xerial.snappy",
+)
 _JAVA = (17, 21)
 #: Settings for a short life with little data (tests, the demo): compiling would take longer than running.
 SMALL_DATA = {
@@ -34,6 +51,7 @@ def local_settings() -> dict[str, str]:
     cores = str(os.cpu_count() or 2)
     return {
         "spark.jars.packages": DELTA_PACKAGE,
+        "spark.jars.excludes": ",".join(f"{group}:*" for group in _SPARK_HAS),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Delta replays its log in 50 tasks by default: most of the time of a small MERGE.
