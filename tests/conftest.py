@@ -41,6 +41,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.local.dir": str(scratch / "local"),
             **SMALL_DATA,
+            # Rows of one key must meet: with one partition they always would.
+            "spark.sql.shuffle.partitions": "2",
         },
     )
     yield started

@@ -16,7 +16,7 @@ from penstock.demo import DemoReport, RoundReport, live, render, run_demo
 from penstock.demo.bank import DDL, HOUSE, TOTAL, Bank, Transaction, open_bank, total
 from penstock.demo.changefeed import Event, Sink
 from penstock.demo.rounds import Recipe, tell
-from penstock.demo.tour import add_files, prepare, run_and_kill, wrong_rows
+from penstock.demo.tour import Doomed, add_files, prepare, wrong_rows
 from penstock.errors import ConfigError, PenstockError
 from penstock.feeds.cockroachdb import names
 from penstock.position import Hlc
@@ -348,8 +348,8 @@ def test_every_name_is_taken_apart_again_by_the_feeds_own_reader():
 
 
 def test_a_run_that_ends_by_itself_instead_of_being_killed_is_an_error(tmp_path):
-    with pytest.raises(PenstockError, match=r"should die by SIGKILL ended with 2: penstock: \[CONFIG\]"):
-        run_and_kill(tmp_path / "penstock.yml")
+    with pytest.raises(PenstockError, match=r"(?s)should die by SIGKILL ended with 1: .*\[CONFIG\]"):
+        Doomed.start(tmp_path / "penstock.yml").run()
 
 
 def test_a_short_tour_is_exact_in_every_round(spark, tmp_path):

@@ -58,7 +58,7 @@ _Full = Annotated[bool, typer.Option("--full-listing", help="Look at every direc
 def demo(
     folder: Annotated[Path, typer.Argument(help="Where the feed and the tables go.")] = Path("penstock-demo"),
     seed: Annotated[int, typer.Option("--seed", help="Makes the bank; the same seed gives the same feed.")] = 1,
-    rounds: Annotated[int, typer.Option("--rounds", help="How many times the feed grows.")] = 5,
+    rounds: Annotated[int, typer.Option("--rounds", help="How many times the feed grows.")] = 4,
     output: _Output = Output.text,
 ) -> None:
     """Tour a bank's changefeed: late, doubled, straddling, killed, and exact."""

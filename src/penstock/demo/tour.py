@@ -22,6 +22,7 @@ from penstock.errors import ConfigError, PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Self
 
     from pyspark.sql import SparkSession
 
@@ -146,7 +147,7 @@ def run_demo(
     folder: Path = FOLDER,
     *,
     seed: int = 1,
-    rounds: int = 5,
+    rounds: int = 4,
     kill: bool = True,
     spark: SparkSession | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -176,14 +177,19 @@ def run_demo(
     began = monotonic()
     prepare(folder)
     say("Starting Spark.")
-    spark = spark or session("penstock-demo", settings=SMALL_DATA, jvm_log=jvm_log_path())
-    bank = open_bank(seed)
-    tour = _Tour(folder, spark, Recipe(), say)
+    doomed = Doomed.start(folder / "penstock.yml") if kill else None
     reports = []
-    for told in tell(bank, seed=seed, rounds=rounds):
-        truth = bank.tables_at(told.resolved.at)
-        reports.append(tour.round(told, truth, kill=kill and told.number == (rounds + 1) // 2))
-        finished(reports[-1])
+    try:
+        spark = spark or session("penstock-demo", settings=SMALL_DATA, jvm_log=jvm_log_path())
+        bank = open_bank(seed)
+        tour = _Tour(folder, spark, Recipe(), say)
+        for told in tell(bank, seed=seed, rounds=rounds):
+            truth = bank.tables_at(told.resolved.at)
+            reports.append(tour.round(told, truth, doomed if told.number == (rounds + 1) // 2 else None))
+            finished(reports[-1])
+    finally:
+        if doomed:
+            doomed.stop()
     return DemoReport(folder, seed, tuple(reports), monotonic() - began)
 
 
@@ -224,23 +230,23 @@ class _Tour:
     recipe: Recipe
     say: Callable[[str], None]
 
-    def round(self, told: Round, truth: Tables, *, kill: bool) -> RoundReport:
+    def round(self, told: Round, truth: Tables, doomed: Doomed | None) -> RoundReport:
         from penstock.pipeline import Pipeline  # noqa: PLC0415 - importing the demo must not need Spark
 
         began = monotonic()
         config = self.folder / "penstock.yml"
         add_files(self.folder, told)
-        if kill:
+        if doomed:
             self.say(f"Round {told.number}: a run in a process of its own is killed once `accounts` is committed.")
-            run_and_kill(config)
+            doomed.run()
         self.say(f"Round {told.number}: {told.story}.")
         feed = Pipeline.from_file(config).run(self.spark).feeds[0]
         rows = {table: self._rows(table) for table in DDL}
         self.recipe.merge(told.files)
         return RoundReport(
             number=told.number,
-            story=f"{told.story}, run killed" if kill else told.story,
-            killed=kill,
+            story=f"{told.story}, run killed" if doomed else told.story,
+            killed=doomed is not None,
             watermark=feed.applied,
             resolved=str(told.resolved.at),
             repeats=told.repeats,
@@ -265,24 +271,35 @@ class _Tour:
         return [row.asDict() for row in frame.withColumns({name: F.unix_micros(name) for name in instants}).collect()]
 
 
-def run_and_kill(config: Path) -> None:
-    """Start `penstock run` in a process of its own that dies by SIGKILL once `accounts` is committed.
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """A run in a process of its own that dies by SIGKILL once `accounts` is committed."""
 
-    Returns when its JVM is gone too: that holds the other end of the pipe.
-    """
-    from penstock.sessions import SMALL_DATA  # noqa: PLC0415 - importing the demo must not need Spark
+    process: subprocess.Popen[bytes]
 
-    settings = [*(f'--conf "{name}={value}"' for name, value in SMALL_DATA.items()), "pyspark-shell"]
-    child = subprocess.run(
-        [sys.executable, "-m", "penstock", "run", "-c", str(config)],
-        env={**os.environ, "PENSTOCK_FAILPOINT": "committed:accounts", "PYSPARK_SUBMIT_ARGS": " ".join(settings)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    if child.returncode != -signal.SIGKILL:
-        said = child.stdout.decode(errors="replace").strip()
-        raise PenstockError(f"The run that should die by SIGKILL ended with {child.returncode}: {said}")
+    @classmethod
+    def start(cls, config: Path) -> Self:
+        """Start the process; it waits with its Spark session for `run`."""
+        return cls(
+            subprocess.Popen(
+                [sys.executable, "-m", "penstock.demo.doomed", str(config)],
+                env={**os.environ, "PENSTOCK_FAILPOINT": "committed:accounts"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        )
+
+    def run(self) -> None:
+        """Let it run and die. Returns when its JVM is gone too: that holds the other end of the pipe."""
+        said = self.process.communicate(b"go\n")[0].decode(errors="replace").strip()
+        if self.process.returncode != -signal.SIGKILL:
+            raise PenstockError(f"The run that should die by SIGKILL ended with {self.process.returncode}: {said}")
+
+    def stop(self) -> None:
+        """End it if it did not run: without its line it touches nothing."""
+        if self.process.poll() is None:
+            self.process.communicate()
 
 
 def wrong_rows(rows: Mapping[str, list[dict[str, Any]]], truth: Tables) -> int:

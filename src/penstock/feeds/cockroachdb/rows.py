@@ -117,13 +117,13 @@ def finish(
         *carried,
     )
     good = sf.col("_code").isNull()
-    position = sf.lpad(sf.rtrim(sf.col("_updated"), sf.lit("?")), Hlc.WIDTH, "0")
+    position = sf.lpad(_hlc_text(), Hlc.WIDTH, "0")
     judged = typed.withColumn(
         "_code", sf.coalesce(sf.col("_code"), _hlc_fault(snapshot=snapshot), _key_fault(keys))
     ).withColumn("_position", sf.when(good, position))
     return judged.select(
         *(sf.when(good, sf.col(_typed(i))).alias(column.name) for i, column in enumerate(columns)),
-        sf.when(good, sf.col("_updated")).alias("__crdb__updated"),
+        sf.when(good, _hlc_text()).alias("__crdb__updated"),
         sf.when(good, sf.when(sf.col("_deleted"), "DELETE").otherwise("UPSERT")).alias("_cdc_operation"),
         sf.when(good, sf.when(sf.col("_deleted"), "delete").otherwise("insert")).alias("_change_type"),
         sf.col("_position").alias("_commit_version"),
@@ -155,10 +155,15 @@ def _lost(at: int) -> SparkColumn:
     return sf.col(raw(at)).isNotNull() & sf.col(_typed(at)).isNull()
 
 
+def _hlc_text() -> SparkColumn:
+    """Return `updated` without the `?` of versions before 23.2: with and without it is the same position."""
+    return sf.rtrim(sf.col("_updated"), sf.lit("?"))
+
+
 def _hlc_fault(*, snapshot: bool) -> SparkColumn:
     """Compare as text of one width: both parts are digits only by then."""
     updated = sf.col("_updated")
-    padded = sf.lpad(sf.rtrim(updated, sf.lit("?")), Hlc.WIDTH, "0")
+    padded = sf.lpad(_hlc_text(), Hlc.WIDTH, "0")
     fits = (sf.substring(padded, 1, 19) <= str(Hlc.MAX_WALL)) & (sf.substring(padded, 21, 10) <= str(Hlc.MAX_LOGICAL))
     missing = sf.lit(None if snapshot else "ROW_NO_UPDATED").cast("string")
     return sf.when(updated.isNull(), missing).when(~(updated.rlike(_HLC) & fits), "ROW_UPDATED")
