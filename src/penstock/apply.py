@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from pyspark.sql.types import ByteType, DecimalType, IntegerType, LongType, Shor
 from penstock.errors import HeldError, TargetError
 from penstock.ordering import column, quoted, tie_error
 from penstock.sessions import own_session
-from penstock.storage import SPARK_ERRORS, last_commit, table_state
+from penstock.storage import SPARK_ERRORS, despite_conflicts, last_commit, table_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
 # Types whose literals compare exactly as Delta's file statistics do.
 _PRUNES = (ByteType, ShortType, IntegerType, LongType, DecimalType, StringType)
-_TRIES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ def prepare(spark: SparkSession, target: Target) -> bool:
     """
     table = _open(spark, target)
     if table is None:
-        _conflicts_again(lambda: _create(spark, target))
+        despite_conflicts(lambda: _create(spark, target))
         return True
     there = {one.name.lower(): one for one in table.toDF().schema}
     if target.position_column not in table.toDF().columns:
@@ -243,13 +241,13 @@ def _evolve(spark: SparkSession, target: Target, missing: StructType) -> None:
         at = order.index(one.name)
         place = f"AFTER {quoted(order[at - 1])}" if at else "FIRST"
         added = f"{quoted(one.name)} {one.dataType.simpleString()} {place}"
-        _conflicts_again(partial(spark.sql, f"ALTER TABLE {target.identifier} ADD COLUMNS ({added})"))
+        despite_conflicts(partial(spark.sql, f"ALTER TABLE {target.identifier} ADD COLUMNS ({added})"))
 
 
 def _run(action: Callable[[], Any]) -> Any:
     """Write, again after a conflict; two rows that claim one place are an error of their own."""
     try:
-        return _conflicts_again(action)
+        return despite_conflicts(action)
     except SPARK_ERRORS as error:
         tie = tie_error(error)
         if tie is None:
@@ -286,17 +284,3 @@ def _there(spark: SparkSession, target: Target) -> Standing:
 
 def _vanished(target: Target) -> TargetError:
     return TargetError(f"{target.identifier} vanished during the load.", hint="Put it back (undrop), and run again.")
-
-
-def _conflicts_again(action: Callable[[], Any]) -> Any:
-    """Run an action again when another writer came between (OPTIMIZE, a second run); Delta checks everything anew."""
-    from delta.exceptions import DeltaConcurrentModificationException  # noqa: PLC0415
-
-    for attempt in range(_TRIES):
-        try:
-            return action()
-        except DeltaConcurrentModificationException as error:
-            if attempt == _TRIES - 1:
-                raise TargetError(f"Other writers kept coming between: {error}", hint="Run again later.") from error
-            time.sleep(0.2 * 2**attempt)
-    raise AssertionError("unreachable")

@@ -29,7 +29,7 @@ from penstock.errors import LoadTakenError
 from penstock.failpoint import reach
 from penstock.load import FeedFile, FeedState, Load, TableCut
 from penstock.position import Hlc
-from penstock.storage import last_commit
+from penstock.storage import CONFLICTS, despite_conflicts, last_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -233,14 +233,12 @@ class Ledger:
 
         Delta passes over such a write without a word, so a session of its own tells whether there was a commit.
         """
-        from delta.exceptions import DeltaConcurrentModificationException  # noqa: PLC0415 - registers Delta's errors
-
         own = self._spark.newSession()
         try:
             # As an Arrow table rows go to the JVM as they are; a list of them would start Python workers.
             table = pa.Table.from_pylist(list(rows), schema=to_arrow_schema(_SCHEMAS[name], timezone="UTC"))
             self._write(name, own.createDataFrame(table, _SCHEMAS[name]).coalesce(1), transaction, version)
-        except DeltaConcurrentModificationException:
+        except CONFLICTS:
             return False
         return last_commit(own) is not None
 
@@ -252,17 +250,12 @@ class Ledger:
     def _create(self) -> None:
         """Make the tables that are not there yet; whoever comes second finds them made."""
         from delta import DeltaTable  # noqa: PLC0415
-        from delta.exceptions import DeltaConcurrentModificationException  # noqa: PLC0415
 
         for name, schema in _SCHEMAS.items():
             if self._exists(name):
                 continue
             maker = DeltaTable.createIfNotExists(self._spark).location(self._at(name)).addColumns(schema)
-            try:
-                maker.execute()
-            except DeltaConcurrentModificationException:
-                if not self._exists(name):
-                    raise
+            despite_conflicts(maker.execute)
 
     def _exists(self, name: str) -> bool:
         from delta import DeltaTable  # noqa: PLC0415

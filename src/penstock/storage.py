@@ -7,23 +7,47 @@ unlike Spark's readers it sees empty files and names that begin with `_` or `.`.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from penstock.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from delta import DeltaTable
     from pyspark.sql import SparkSession
 
 #: What Spark raises: its own errors, and the JVM's that it does not translate (failed jobs among them).
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
+#: Another writer's commit came between. In Python these have no common class but PySparkException.
+CONFLICTS = (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 
+T = TypeVar("T")
+_TRIES = 6
 _GLOB = re.compile(r"([\\{}\[\]*?,])")
 _STATUS = re.compile(r"\{path=(?P<path>.*?); isDirectory=(?P<dir>true|false)(?:; length=(?P<size>\d+))?; ", re.DOTALL)
 
@@ -124,3 +148,15 @@ def last_commit(spark: SparkSession) -> int | None:
 
 def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if ": " in line), str(error))[:300]
+
+
+def despite_conflicts(action: Callable[[], T]) -> T:
+    """Run an action again when another writer came between (OPTIMIZE, a second run); Delta checks everything anew."""
+    for attempt in range(_TRIES):
+        try:
+            return action()
+        except CONFLICTS as error:
+            if attempt == _TRIES - 1:
+                raise StorageError(f"Other writers kept coming between: {error}", hint="Run again later.") from error
+            time.sleep(0.2 * 2**attempt)
+    raise AssertionError("unreachable")

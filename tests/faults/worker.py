@@ -6,11 +6,11 @@ import sys
 
 from penstock.errors import PenstockError
 from penstock.pipeline import Pipeline
-from penstock.sessions import jvm_log_path, session
+from penstock.sessions import SMALL_DATA, jvm_log_path, session
 
 
 def main() -> None:
-    spark = session(jvm_log=jvm_log_path())
+    spark = session(jvm_log=jvm_log_path(), settings=SMALL_DATA)
     print("ready", flush=True)
     for line in sys.stdin:
         try:
